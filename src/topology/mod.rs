@@ -188,7 +188,10 @@ impl Topology {
             return invalid(format!("CPU {} comes after CPU {}", pair[1].id.0, pair[0].id.0));
         }
         if last.id.0 >= self.id_limit {
-            return invalid(format!("CPU {} is online, but only {} ids are possible", last.id.0, self.id_limit));
+            return invalid(format!(
+                "CPU {} is online, but only {} ids are possible",
+                last.id.0, self.id_limit
+            ));
         }
         match self.cpus.iter().find(|cpu| !(1..=FULL_CAPACITY).contains(&cpu.capacity)) {
             Some(cpu) => {
@@ -222,7 +225,8 @@ fn check_partition<'a>(
         lowest = Some(first);
         members += group.len();
         for id in group {
-            let named = cpus.binary_search_by_key(id, |cpu| cpu.id).ok().map(|cpu| group_of(&cpus[cpu]) as usize);
+            let named =
+                cpus.binary_search_by_key(id, |cpu| cpu.id).ok().map(|cpu| group_of(&cpus[cpu]) as usize);
             if named != Some(row) {
                 return invalid(format!("{kind} {row} lists CPU {}, which is not in it", id.0));
             }
