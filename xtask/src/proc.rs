@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Child processes: found, run with captured output, and ended when the user interrupts.
+
+use crate::fail::failed;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// How often a waiting loop looks at its child and at the interrupt flag.
+pub const POLL: Duration = Duration::from_millis(20);
+
+/// From here on Ctrl-C, SIGTERM and SIGHUP only set a flag: whoever waits for a child ends it and unwinds, so that
+/// temporary files are removed.
+pub fn catch_interrupts() -> Result<()> {
+    ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed)).context("cannot install the Ctrl-C handler")
+}
+
+/// Whether the user asked to stop.
+pub fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// A child that is killed when the value is dropped before the child ended.
+pub struct Guard(Child);
+
+impl Guard {
+    /// Starts the command; the error names the program.
+    pub fn spawn(command: &mut Command) -> Result<Self> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        Ok(Self(command.spawn().with_context(|| format!("cannot start {name}"))?))
+    }
+
+    /// The exit status, once there is one.
+    pub fn poll(&mut self) -> Result<Option<ExitStatus>> {
+        self.0.try_wait().context("cannot wait for a child process")
+    }
+
+    /// Waits until the child ends or the user interrupts.
+    pub fn wait(&mut self) -> Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.poll()? {
+                return Ok(status);
+            }
+            if interrupted() {
+                return Err(failed("interrupted"));
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !matches!(self.0.try_wait(), Ok(Some(_))) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
+
+/// What a finished command left behind.
+pub struct Output {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Standard output and standard error, interleaved as they were written.
+    pub text: String,
+}
+
+impl Output {
+    /// The last `count` lines.
+    pub fn tail(&self, count: usize) -> String {
+        tail(&self.text, count)
+    }
+}
+
+/// The last `count` lines of a text.
+pub fn tail(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+/// Runs a command to its end with both outputs captured together.
+pub fn capture(command: &mut Command) -> Result<Output> {
+    // A file rather than pipes: one stream in the written order, and nothing to drain while waiting.
+    let mut log = tempfile::tempfile().context("cannot create a temporary file")?;
+    let clone = |log: &File| log.try_clone().context("cannot share a temporary file");
+    command.stdin(Stdio::null()).stdout(clone(&log)?).stderr(clone(&log)?);
+    let status = Guard::spawn(command)?.wait()?;
+    let mut bytes = Vec::new();
+    log.seek(SeekFrom::Start(0)).and_then(|_| log.read_to_end(&mut bytes)).context("cannot read a child's output")?;
+    Ok(Output { status, text: String::from_utf8_lossy(&bytes).into_owned() })
+}
+
+/// Standard output of a command that must succeed; standard error is shown only in the error.
+pub fn stdout(command: &mut Command) -> Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {name}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(failed(format!("{name} failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr).trim())))
+}
+
+/// The path of a program: looked up in `PATH`, then in the system directories that a user's `PATH` often lacks.
+pub fn which(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    let candidates = std::env::split_paths(&path).chain(system).map(|dir| dir.join(name));
+    candidates.into_iter().find(|path| is_executable(path))
+}
+
+/// Whether the path is a file that may be executed.
+pub fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+/// Whether this process runs with effective user id 0.
+pub fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    Path::new("/proc/self").metadata().is_ok_and(|meta| meta.uid() == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capture_keeps_order_and_status() {
+        let output = capture(Command::new("sh").args(["-c", "echo a; echo b >&2; echo c; exit 7"])).unwrap();
+        assert_eq!((output.text.as_str(), output.status.code()), ("a\nb\nc\n", Some(7)));
+        assert_eq!(output.tail(2), "b\nc");
+    }
+
+    #[test]
+    fn a_failing_command_is_named() {
+        let error = stdout(Command::new("sh").args(["-c", "echo why >&2; exit 1"])).unwrap_err().to_string();
+        assert!(error.contains("sh failed") && error.contains("why"), "{error}");
+        assert!(which("no-such-program-anywhere").is_none());
+    }
+
+    #[test]
+    fn a_dropped_guard_ends_its_child() {
+        let guard = Guard::spawn(Command::new("sleep").arg("600")).unwrap();
+        let pid = guard.0.id();
+        drop(guard);
+        assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    }
+}
