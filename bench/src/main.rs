@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `hearth-bench`: one command for all of Hearth's load generators.
 
+#![forbid(unsafe_code)]
+
 use clap::{Parser, Subcommand};
 use hearth_bench::schbench::{self, Outcome};
 use hearth_bench::{FAILED, USAGE};

@@ -251,3 +251,47 @@ impl Serialize for Ordered {
         serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(latencies: &[u64]) -> Figures {
+        let hist = |values: &[u64]| {
+            let mut hist = Histogram::default();
+            values.iter().for_each(|&value| hist.record(value));
+            hist
+        };
+        Figures {
+            elapsed_s: 3,
+            wakeup: Metric::latency(hist(latencies), false),
+            request: Metric::latency(hist(&[]), false),
+            rps: Metric::rate(hist(&[0, 613, 643, 643]), false),
+        }
+    }
+
+    #[test]
+    fn the_rps_table_is_that_of_a_real_run() {
+        let real = include_str!("../../tests/fixtures/schbench-2025-12-stderr.txt");
+        let start = real.find("RPS").unwrap();
+        let table = &real[start..real.find("sched delay").unwrap()];
+        assert!(figures(&[]).to_string().ends_with(table));
+    }
+
+    /// C47: samples beyond the bins show next to the figures that they spoil.
+    #[test]
+    fn c47_clamped_samples_show_next_to_the_maximum() {
+        let text = figures(&[5, SATURATION, u64::MAX]).to_string();
+        assert!(text.contains("\t  min=5, max=4294967295\n\t  clamped=2 (above 67108863)\n"), "{text}");
+        assert!(!figures(&[5]).to_string().contains("clamped"));
+    }
+
+    #[test]
+    fn zeros_are_left_out_of_latencies_and_counted() {
+        let figures = figures(&[0, 0, 9]);
+        let summary = figures.wakeup.summary();
+        assert_eq!((&summary["samples"], &summary["zeros_left_out"]), (&json!(1), &json!(2)));
+        assert_eq!((&summary["min"], &summary["p50"]), (&json!(9), &json!(9)));
+        assert_eq!(figures.request.summary()["p50"], Value::Null);
+    }
+}
