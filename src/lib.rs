@@ -1,8 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The pure core of the Hearth scheduler.
+//! The pure core of the Hearth scheduler: facts about tasks and CPUs go in, decisions come out.
+//!
+//! **Determinism.** The core is a function of its input. It never reads a clock (time is an argument), never sleeps, does
+//! no I/O, starts no thread, iterates over no unordered map and draws no random number that was not seeded. After
+//! [`dispatcher::Dispatcher::new`] it allocates nothing. So the same events give the same decisions, byte for byte,
+//! in a test, in the simulator, and under a real kernel; a recorded stream replays to what happened.
+//!
+//! # Modules, in reading order
+//!
+//! - [`ids`], [`cpuset`], [`topology`]: names for things, and the machine as a value;
+//! - [`event`], [`reason`]: the whole interface: facts in, decisions and their reasons out;
+//! - [`limits`]: every bound on one page;
+//! - [`policy`]: what a policy is; [`policy::fifo`] is the one to copy; [`view`] is what a policy sees;
+//! - [`lifecycle`]: the life of a task as a table;
+//! - [`dispatcher`]: from a wakeup to a decision; it keeps its beliefs about CPUs in `machine` (idle maps, lines),
+//!   about tasks in `tasks` (rows, affinity), and about who waits in `queues`, which stand on `ordered` (queues in
+//!   a shared table) and `tournament` (who is smallest);
+//! - [`stats`]: what it counts.
 
 #![forbid(unsafe_code)]
 
+pub mod cpuset;
+pub mod dispatcher;
+pub mod event;
 pub mod ids;
+pub mod lifecycle;
 pub mod limits;
+mod machine;
+mod ordered;
+pub mod policy;
+mod queues;
+pub mod reason;
+pub mod stats;
+mod tasks;
 pub mod topology;
+mod tournament;
+pub mod view;

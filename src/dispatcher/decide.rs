@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Decisions going out: first every task that waits for one, then every CPU that has become free.
+
+use super::Dispatcher;
+use crate::cpuset::{ones, test};
+use crate::event::{Command, Runnable};
+use crate::ids::{CpuId, LlcId, Nanos};
+use crate::lifecycle::State;
+use crate::limits::{MAX_LOOK_AHEAD, MAX_RETRIES, MAX_TURN_NS, SLICE_NS};
+use crate::ordered::NONE;
+use crate::policy::{Placement, Policy};
+use crate::queues::Queues;
+use crate::reason::Reason;
+use crate::tasks::Pending;
+use crate::view::View;
+
+/// A view made of the dispatcher's parts, so that the policy can be borrowed beside it.
+macro_rules! view {
+    ($d:expr) => {
+        View { now: $d.now, machine: &$d.machine, tasks: &$d.tasks, queues: &$d.queues }
+    };
+}
+
+/// Everything about a decision but the task.
+struct Choice {
+    cpu: CpuId,
+    slice_ns: Nanos,
+    at_most_ns: Nanos,
+    preempt: bool,
+    reason: Reason,
+}
+
+impl<P: Policy> Dispatcher<P> {
+    pub(super) fn decide(&mut self) -> Option<Command> {
+        loop {
+            if let Some((row, what)) = self.tasks.pop_pending() {
+                if let Some(command) = self.decide_task(row, what) {
+                    return Some(command);
+                }
+            } else if std::mem::take(&mut self.offer) {
+                self.offer_to_idle();
+            } else if let Some(cpu) = self.asking.take() {
+                if let Some(command) = self.serve(cpu) {
+                    return Some(command);
+                }
+            } else {
+                return None;
+            }
+        }
+    }
+
+    fn decide_task(&mut self, row: u32, what: Pending) -> Option<Command> {
+        let r = self.row(row);
+        let in_line = r.state == State::Committed && !r.decided;
+        let in_hold = r.state == State::Queued && !r.decided && r.queue == NONE;
+        match what {
+            Pending::Place if in_hold => self.place(row),
+            Pending::Evict if in_line => self.move_from_held(row),
+            Pending::Overdue if in_line => self.move_overdue(row),
+            _ => None, // it has moved on since
+        }
+    }
+
+    /// Asks the policy where a task goes.
+    fn place(&mut self, row: u32) -> Option<Command> {
+        let fact = self.row(row).fact;
+        let placement = self.policy.place(self.now, &fact, &view!(self));
+        let choice = match placement {
+            Placement::Queue { order } => {
+                self.queues.insert(row, order, &mut self.tasks, &mut self.machine);
+                self.offer = true;
+                return None;
+            }
+            placement => self.choice(placement)?,
+        };
+        let choice = self.legal(row, choice);
+        Some(self.emit(row, choice, None))
+    }
+
+    fn choice(&self, placement: Placement) -> Option<Choice> {
+        match placement {
+            Placement::Run { cpu, slice_ns, preempt, reason } => {
+                Some(Choice { cpu, slice_ns, at_most_ns: self.config.line_wait_ns, preempt, reason })
+            }
+            Placement::Wait { cpu, slice_ns, at_most_ns, reason } => {
+                Some(Choice { cpu, slice_ns, at_most_ns, preempt: false, reason })
+            }
+            Placement::Queue { .. } => None,
+        }
+    }
+
+    /// Puts a choice right that the task cannot or should not have: a CPU that is not online, not allowed, held by a
+    /// higher class or the dispatcher's own, while there is a better one.
+    fn legal(&mut self, row: u32, choice: Choice) -> Choice {
+        let possible =
+            self.machine.is_online(choice.cpu) && self.tasks.is_allowed(row, choice.cpu, &self.machine);
+        let own = self.machine.is_dispatcher(choice.cpu) && self.machine.dispatcher_penalty().is_none();
+        if possible && !own && !self.machine.is_held(choice.cpu) {
+            return choice;
+        }
+        let (cpu, _) = self.nearest(row);
+        if cpu == choice.cpu {
+            return choice; // there is no other
+        }
+        self.stats.corrected += 1;
+        Choice { cpu, preempt: false, reason: Reason::Corrected, ..choice }
+    }
+
+    /// The nearest idle CPU for a task, or else the shortest line.
+    fn nearest(&self, row: u32) -> (CpuId, Reason) {
+        let fact = &self.tasks.rows[row as usize].fact;
+        let view = view!(self);
+        view.idle_near(fact).unwrap_or_else(|| {
+            let (cpu, _, reason) = view.shortest_line(fact);
+            (cpu, reason)
+        })
+    }
+
+    /// A task waits for a CPU that a higher class holds: ask the policy again, as if it had just woken.
+    fn move_from_held(&mut self, row: u32) -> Option<Command> {
+        let from = CpuId(self.row(row).cpu);
+        if !self.machine.is_held(from) {
+            return None;
+        }
+        let fact = self.row(row).fact;
+        let placement = self.policy.place(self.now, &fact, &view!(self));
+        let choice = match self.choice(placement) {
+            Some(choice) => self.legal(row, choice),
+            None => {
+                // It is in a CPU's own queue and cannot go back to an ordered one.
+                let (cpu, reason) = self.nearest(row);
+                let slice_ns = self.row(row).slice_ns;
+                Choice { cpu, slice_ns, at_most_ns: self.config.line_wait_ns, preempt: false, reason }
+            }
+        };
+        (choice.cpu != from && !self.machine.is_held(choice.cpu)).then(|| self.emit(row, choice, Some(from)))
+    }
+
+    /// A task has waited in line beyond its bound: it goes to an idle CPU if there is one, or waits on.
+    fn move_overdue(&mut self, row: u32) -> Option<Command> {
+        let r = &self.tasks.rows[row as usize];
+        let from = CpuId(r.cpu);
+        let waited_us = (self.now.saturating_sub(r.since_ns) / 1000).min(u64::from(u32::MAX)) as u32;
+        let idle = view!(self).idle_near(&r.fact);
+        let (slice_ns, at_most_ns) = (r.slice_ns, r.at_most_ns);
+        match idle {
+            Some((cpu, _)) if r.retries < MAX_RETRIES => {
+                let reason = Reason::Overdue { waited_us, from };
+                let choice = Choice { cpu, slice_ns, at_most_ns, preempt: false, reason };
+                Some(self.emit(row, choice, Some(from)))
+            }
+            _ => {
+                let due_ns = self.now.saturating_add(at_most_ns.max(self.config.line_wait_ns));
+                self.row(row).due_ns = due_ns;
+                None
+            }
+        }
+    }
+
+    /// New tasks wait in ordered queues: every idle CPU shall have a look.
+    fn offer_to_idle(&mut self) {
+        if self.queues.waiting == 0 {
+            return;
+        }
+        self.asking.mark_all(&self.machine.idle);
+        if let Some(own) = self.machine.dispatcher().filter(|&cpu| self.machine.is_vacant(cpu)) {
+            self.asking.mark(own);
+        }
+    }
+
+    /// Finds work for a CPU that has become free.
+    fn serve(&mut self, cpu: CpuId) -> Option<Command> {
+        if !self.machine.is_vacant(cpu) {
+            return None;
+        }
+        if self.queues.waiting > 0 {
+            if let Some(command) = self.serve_queued(cpu) {
+                return Some(command);
+            }
+        }
+        if self.in_lines > 0 && !self.machine.is_dispatcher(cpu) { self.pull(cpu) } else { None }
+    }
+
+    fn serve_queued(&mut self, cpu: CpuId) -> Option<Command> {
+        let stolen = self.find_candidates(cpu)?;
+        let (index, slice_ns) = self.policy.pick(self.now, cpu, &self.candidates, &view!(self));
+        let row = self.candidates.get(index).unwrap_or(&self.candidates[0]).idx;
+        let order = self.queues.ordered.key(row).order;
+        let reason = if stolen { Reason::Stolen { order } } else { Reason::FirstInOrder { order } };
+        let queue = self.row(row).queue as usize;
+        let waiting = self.queues.ordered.len(queue) / self.queues.cpus_of(queue, &self.machine);
+        self.queues.remove(row, &mut self.tasks, &mut self.machine);
+        let slice_ns = self.fair_turn(slice_ns, waiting);
+        let choice = Choice { cpu, slice_ns, at_most_ns: self.config.line_wait_ns, preempt: false, reason };
+        Some(self.emit(row, choice, None))
+    }
+
+    /// Fills `candidates` with the first tasks that wait and may run on `cpu`: its own and its domain's by order,
+    /// or else those of others. Says whether they are from others; none: there is nobody.
+    fn find_candidates(&mut self, cpu: CpuId) -> Option<bool> {
+        let wanted = self.policy.look_ahead().clamp(1, MAX_LOOK_AHEAD);
+        self.candidates.clear();
+        let own = self.queues.of_cpu(cpu);
+        let llc = self.machine.llc_of(cpu)?;
+        self.look_through(cpu, own, Some(Queues::of_llc(llc)).filter(|&q| self.may_serve(cpu, q)), wanted);
+        if !self.candidates.is_empty() {
+            return Some(false);
+        }
+        if self.machine.is_dispatcher(cpu) && self.machine.dispatcher_penalty().is_none() {
+            return None;
+        }
+        // Nearest first: single-CPU queues of this domain, then other domains, then single-CPU queues there.
+        for near in [true, false] {
+            if !near {
+                for other in 0..self.machine.topology.llcs.len() {
+                    let queue = Queues::of_llc(LlcId(other as u32));
+                    if other != llc.idx() && self.may_serve(cpu, queue) {
+                        self.look_through(cpu, queue, None, wanted);
+                        if !self.candidates.is_empty() {
+                            return Some(true);
+                        }
+                    }
+                }
+            }
+            for word in 0..self.queues.movable.len() {
+                let mask = self.machine.llc_mask(llc)[word];
+                let bits = self.queues.movable[word] & if near { mask } else { !mask };
+                for bit in ones(&[bits]) {
+                    let queue = self.queues.of_cpu(CpuId(word as u32 * 64 + bit.0));
+                    self.look_through(cpu, queue, None, wanted);
+                    if !self.candidates.is_empty() {
+                        return Some(true);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// May the CPU take from a domain's queue? The dispatcher's own: only if more wait than its penalty says.
+    fn may_serve(&self, cpu: CpuId, queue: usize) -> bool {
+        !self.machine.is_dispatcher(cpu)
+            || self.machine.dispatcher_penalty().is_some_and(|n| self.queues.ordered.len(queue) > n)
+    }
+
+    /// Adds to `candidates` the tasks of up to two queues, by order, that may run on `cpu`.
+    fn look_through(&mut self, cpu: CpuId, one: usize, other: Option<usize>, wanted: usize) {
+        let ordered = &self.queues.ordered;
+        let mut a = ordered.first(one);
+        let mut b = other.and_then(|queue| ordered.first(queue));
+        for _ in 0..MAX_LOOK_AHEAD {
+            let first_is_a = match (a, b) {
+                (None, None) => break,
+                (Some(a), Some(b)) => ordered.key(a) < ordered.key(b),
+                (a, _) => a.is_some(),
+            };
+            let (row, queue) = if first_is_a { (a, one) } else { (b, other.unwrap_or(one)) };
+            let Some(row) = row else { break };
+            if self.tasks.is_allowed(row, cpu, &self.machine) {
+                self.candidates.push(self.tasks.rows[row as usize].fact.task);
+                if self.candidates.len() == wanted {
+                    break;
+                }
+            }
+            let next = ordered.next(queue, ordered.key(row));
+            if first_is_a { a = next } else { b = next }
+        }
+    }
+
+    /// Nothing waits in ordered queues: takes the first waiter that may run on `cpu` out of the longest line, of
+    /// the same domain if there is one.
+    fn pull(&mut self, cpu: CpuId) -> Option<Command> {
+        let llc = self.machine.llc_of(cpu)?;
+        let mut best: Option<(bool, u32, u32, CpuId)> = None;
+        for i in 0..self.machine.topology.cpus.len() {
+            let other = &self.machine.topology.cpus[i];
+            let near = other.llc == llc;
+            let waiters = self.machine.cpus[other.id.idx()].waiters();
+            if waiters == 0 || best.is_some_and(|(n, w, ..)| (n, w) >= (near, waiters)) {
+                continue;
+            }
+            if let Some(row) = self.first_movable(other.id, cpu) {
+                best = Some((near, waiters, row, other.id));
+            }
+        }
+        let (_, _, row, from) = best?;
+        let r = &self.tasks.rows[row as usize];
+        let (slice_ns, at_most_ns) = (r.slice_ns, r.at_most_ns);
+        let choice = Choice { cpu, slice_ns, at_most_ns, preempt: false, reason: Reason::Pulled { from } };
+        Some(self.emit(row, choice, Some(from)))
+    }
+
+    /// The first in the line of `from` that has someone ahead and may run on `to`.
+    fn first_movable(&self, from: CpuId, to: CpuId) -> Option<u32> {
+        let row = &self.machine.cpus[from.idx()];
+        let starting = (row.line_len - row.waiters()) as usize;
+        self.tasks.line(from, &self.machine).take(MAX_LOOK_AHEAD).skip(starting).find(|&row| {
+            let r = &self.tasks.rows[row as usize];
+            !r.decided && r.retries < MAX_RETRIES && test(self.tasks.allowed(row, &self.machine), to.idx())
+        })
+    }
+
+    /// Shortens a slice so that all `waiting` get their turn in time.
+    fn fair_turn(&mut self, slice_ns: Nanos, waiting: u32) -> Nanos {
+        let turn_ns = (MAX_TURN_NS / (u64::from(waiting) + 1)).max(*SLICE_NS.start());
+        self.stats.slices_shortened += u64::from(turn_ns < slice_ns);
+        slice_ns.min(turn_ns)
+    }
+
+    /// Makes a decision known: to the tables, the counters, and the caller.
+    fn emit(&mut self, row: u32, choice: Choice, recalled_from: Option<CpuId>) -> Command {
+        let Choice { cpu, at_most_ns, preempt, reason, .. } = choice;
+        let ahead = self.machine.ahead(cpu);
+        let slice_ns = self.fair_turn(choice.slice_ns.clamp(*SLICE_NS.start(), *SLICE_NS.end()), ahead);
+        self.machine.cpus[cpu.idx()].in_flight += 1;
+        self.machine.refresh(cpu);
+        let now = self.now;
+        let r = self.row(row);
+        r.decided = true;
+        r.slice_ns = slice_ns;
+        r.at_most_ns = at_most_ns;
+        if recalled_from.is_none() {
+            r.since_ns = now;
+        }
+        let Runnable { task, pid, seq, .. } = r.fact;
+        self.stats.decisions += 1;
+        self.stats.recalls += u64::from(recalled_from.is_some());
+        self.stats.preemptions += u64::from(preempt);
+        self.stats.reasons.count(reason);
+        Command { task, pid, seq, cpu, slice_ns, preempt, recalled_from, reason }
+    }
+}

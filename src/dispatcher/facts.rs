@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Facts coming in: what each event means for the tables.
+
+use super::Dispatcher;
+use crate::cpuset::CpuSet;
+use crate::event::{CpuStatus, Event, Runnable, Why};
+use crate::ids::{CpuId, TaskId};
+use crate::lifecycle::{Fact, State};
+use crate::limits::{LINE_CHECK_NS, MAX_CHARGE_SLICES, MAX_LOOK_AHEAD, START_CHECK_NS};
+use crate::ordered::NONE;
+use crate::policy::Policy;
+use crate::tasks::{Pending, Row};
+
+impl<P: Policy> Dispatcher<P> {
+    pub(super) fn fact(&mut self, event: &Event) {
+        match event {
+            Event::Runnable(runnable) => self.runnable(runnable),
+            Event::Cpu(status) => self.status(status),
+            Event::Ask(cpu) => self.ask(*cpu),
+            Event::Affinity(task, cpus) => self.affinity(*task, cpus),
+            Event::Weight(task, weight) => {
+                if let Some(row) = self.claim(*task) {
+                    self.row(row).fact.weight = (*weight).max(1);
+                }
+            }
+            Event::Group(task, cgroup) => {
+                if let Some(row) = self.claim(*task) {
+                    self.row(row).fact.cgroup = *cgroup;
+                }
+            }
+            // Nothing here depends on what a task has in the caches; it keeps its row and its place.
+            Event::Exec(task) => {
+                self.claim(*task);
+            }
+            Event::Exit(task) => self.exit(*task),
+            Event::Resync => self.resync(),
+            Event::Timer => self.timer(),
+        }
+    }
+
+    /// The row of a task, handed out to it if this is the first fact about it. None: the fact is to be ignored.
+    fn claim(&mut self, task: TaskId) -> Option<u32> {
+        let Some(row) = self.tasks.rows.get(task.row()) else {
+            self.stats.untracked += 1;
+            return None;
+        };
+        if row.known && row.fact.task == task {
+            return Some(task.idx);
+        }
+        if row.known {
+            if (task.generation.wrapping_sub(row.fact.task.generation) as i32) < 0 {
+                self.stats.outdated += 1;
+                return None;
+            }
+            if row.state != State::Exited {
+                self.stats.exits_missed += 1;
+                self.retire(task.idx);
+            }
+        }
+        // The list of pending rows runs through this row: it keeps its place there, to be skipped or used.
+        let row = self.row(task.idx);
+        *row = Row { pending: row.pending, pending_next: row.pending_next, ..Row::born(task) };
+        Some(task.idx)
+    }
+
+    /// Takes a task out of everything and tells the policy.
+    fn retire(&mut self, row: u32) {
+        self.unlink(row);
+        self.step(row, Fact::Exit);
+        let task = self.row(row).fact.task;
+        self.policy.forget(task);
+    }
+
+    fn exit(&mut self, task: TaskId) {
+        let Some(row) = self.claim(task) else { return };
+        if self.row(row).state == State::Exited {
+            self.stats.anomalies += 1;
+        } else {
+            self.retire(row);
+        }
+    }
+
+    fn runnable(&mut self, runnable: &Runnable) {
+        let Some(index) = self.claim(runnable.task) else { return };
+        let row = &self.tasks.rows[index as usize];
+        let age = if row.has_seq { runnable.seq.wrapping_sub(row.fact.seq) as i32 } else { 1 };
+        let rescan = runnable.why == Why::Rescan;
+        let waits = row.state == State::Queued || row.state == State::Committed && !row.doubted;
+        if age < 0 {
+            self.stats.outdated += 1;
+            return;
+        }
+        if age == 0 && rescan && waits {
+            self.stats.known_rescans += 1;
+            return;
+        }
+        if age == 0 && !rescan || row.state == State::Exited {
+            self.stats.anomalies += 1;
+            return;
+        }
+        self.unlink(index);
+        self.step(index, Fact::Enqueued);
+        self.stats.runnable += 1;
+        let now = self.now;
+        let max_ran = MAX_CHARGE_SLICES * self.config.slice_ns.max(self.row(index).slice_ns);
+        let row = self.row(index);
+        row.fact = Runnable { weight: runnable.weight.max(1), ..*runnable };
+        row.has_seq = true;
+        row.decided = false;
+        row.retries = 0;
+        row.since_ns = now;
+        self.tasks.push_pending(index, Pending::Place);
+        // A rescan of what is known repeats old run time: it is charged once.
+        if age > 0 {
+            self.charge(index, max_ran);
+        }
+    }
+
+    fn charge(&mut self, index: u32, max_ran: u64) {
+        let mut charged = self.row(index).fact;
+        if charged.ran_ns > max_ran {
+            charged.ran_ns = max_ran;
+            self.stats.charges_capped += 1;
+        }
+        self.row(index).fact.ran_ns = charged.ran_ns;
+        let view = crate::view::View {
+            now: self.now,
+            machine: &self.machine,
+            tasks: &self.tasks,
+            queues: &self.queues,
+        };
+        self.policy.charge(self.now, &charged, &view);
+    }
+
+    fn affinity(&mut self, task: TaskId, cpus: &CpuSet) {
+        let Some(index) = self.claim(task) else { return };
+        // What waits in an ordered queue may be in the wrong one now: it is placed anew.
+        let queued = self.row(index).queue != NONE;
+        self.queues.remove(index, &mut self.tasks, &mut self.machine);
+        if queued {
+            self.tasks.push_pending(index, Pending::Place);
+        }
+        if !self.tasks.restrict(index, cpus.words(), &self.machine) {
+            self.stats.anomalies += 1;
+        }
+    }
+
+    fn status(&mut self, status: &CpuStatus) {
+        let cpu = status.cpu;
+        if !self.machine.is_online(cpu) {
+            self.stats.anomalies += 1;
+            return;
+        }
+        let before = std::mem::replace(&mut self.machine.cpus[cpu.idx()].status, *status);
+        self.machine.cpus[cpu.idx()].depth = status.depth;
+        if before.curr != status.curr {
+            if let Some(task) = before.curr {
+                self.unseen(task, cpu);
+            }
+        }
+        if let Some(task) = status.curr {
+            self.seen(task, status);
+        }
+        // The kernel's queue is first in, first out: if it is shorter than our line, the oldest have started.
+        while self.machine.cpus[cpu.idx()].line_len > status.depth {
+            let oldest = self.machine.cpus[cpu.idx()].line_head;
+            self.tasks.leave_line(oldest, &mut self.machine);
+            self.in_lines -= 1;
+            self.step(oldest, Fact::Left);
+        }
+        // Taking entries out must not count as a change of what was just read.
+        self.machine.cpus[cpu.idx()].depth = status.depth;
+        self.cpu_changed(cpu);
+        if self.machine.is_held(cpu) && self.machine.cpus[cpu.idx()].line_len > 0 {
+            self.evict(cpu);
+        }
+    }
+
+    /// A status word shows the task running.
+    fn seen(&mut self, task: TaskId, status: &CpuStatus) {
+        let Some(index) = self.claim(task) else { return };
+        let row = &self.tasks.rows[index as usize];
+        if row.state == State::Exited {
+            return; // it is on its last way out: the exit record came first
+        }
+        let waits = matches!(row.state, State::Queued | State::Committed);
+        if waits && status.since_ns < row.since_ns {
+            return; // the run before this wait
+        }
+        self.unlink(index);
+        self.step(index, Fact::Seen);
+        let row = self.row(index);
+        row.cpu = status.cpu.0;
+        row.decided = false;
+    }
+
+    /// The status word that showed the task running shows another.
+    fn unseen(&mut self, task: TaskId, cpu: CpuId) {
+        let Some(row) = self.tasks.find(task) else { return };
+        if row.state == State::Running && row.cpu == cpu.0 {
+            self.row(task.idx).cpu = NONE;
+            self.step(task.idx, Fact::Unseen);
+        }
+    }
+
+    /// A CPU found nothing to run.
+    fn ask(&mut self, cpu: CpuId) {
+        if !self.machine.is_online(cpu) {
+            self.stats.anomalies += 1;
+        } else if self.machine.is_vacant(cpu) {
+            self.asking.mark(cpu);
+        } else {
+            // It asked before a decision reached it, or it became idle after its status was read. The next reading
+            // tells, so the next reading shall be now.
+            self.stats.asks_doubted += 1;
+            self.look_again = true;
+        }
+    }
+
+    /// A higher class took a CPU: whoever waits there is called back, if there is another place for it.
+    fn evict(&mut self, cpu: CpuId) {
+        let mut at = self.machine.cpus[cpu.idx()].line_head;
+        while at != NONE {
+            let row = &self.tasks.rows[at as usize];
+            let next = row.line_next;
+            if !row.decided {
+                self.tasks.push_pending(at, Pending::Evict);
+            }
+            at = next;
+        }
+    }
+
+    /// Nothing that is believed to wait in HOLD queues is certain any more; what waits in lines is doubtful.
+    fn resync(&mut self) {
+        self.stats.resyncs += 1;
+        for queue in 0..self.queues.count() {
+            while let Some(row) = self.queues.ordered.first(queue) {
+                self.queues.remove(row, &mut self.tasks, &mut self.machine);
+                self.step(row, Fact::Dropped);
+            }
+        }
+        while let Some((row, what)) = self.tasks.pop_pending() {
+            if what == Pending::Place && self.row(row).state == State::Queued && !self.row(row).decided {
+                self.step(row, Fact::Dropped);
+            }
+        }
+        for i in 0..self.machine.topology.cpus.len() {
+            let mut at = self.machine.cpus[self.machine.topology.cpus[i].id.idx()].line_head;
+            while at != NONE {
+                let row = self.row(at);
+                row.doubted = true;
+                at = row.line_next;
+            }
+        }
+    }
+
+    /// Looks through the lines for those who wait too long.
+    fn timer(&mut self) {
+        self.look_again = false;
+        if self.in_lines == 0 || self.now < self.next_check_ns {
+            return;
+        }
+        let mut waiters = 0;
+        for i in 0..self.machine.topology.cpus.len() {
+            let cpu = self.machine.topology.cpus[i].id;
+            waiters += self.machine.cpus[cpu.idx()].waiters();
+            self.check_line(cpu);
+        }
+        self.next_check_ns = self.now + if waiters > 0 { LINE_CHECK_NS } else { START_CHECK_NS };
+    }
+
+    fn check_line(&mut self, cpu: CpuId) {
+        let mut at = self.machine.cpus[cpu.idx()].line_head;
+        for _ in 0..MAX_LOOK_AHEAD {
+            if at == NONE {
+                break;
+            }
+            let row = &self.tasks.rows[at as usize];
+            let next = row.line_next;
+            if !row.decided && row.due_ns <= self.now {
+                self.tasks.push_pending(at, Pending::Overdue);
+            }
+            at = next;
+        }
+    }
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the dispatcher believes about every CPU: who is on it, who waits for it, is it idle.
+//!
+//! A belief starts from the last reading of the CPU's status words and is corrected by what the dispatcher itself did
+//! since: a decision on its way takes the CPU at once, so that two tasks woken together never get the same idle CPU.
+
+use crate::cpuset::{clear, first_and, first_and3, set, test, words_for};
+use crate::event::CpuStatus;
+use crate::ids::{CpuId, LlcId};
+use crate::ordered::NONE;
+use crate::reason::Reason;
+use crate::topology::Topology;
+use crate::tournament::{Entry, Tournament};
+
+/// A CPU that a higher class holds is worse than any line (but better than none).
+const HELD: u32 = 1 << 20;
+/// The dispatcher's own CPU is worse still, unless a penalty is configured.
+const AVOIDED: u32 = 1 << 24;
+
+/// One CPU.
+#[derive(Clone, Debug)]
+pub(crate) struct CpuRow {
+    pub status: CpuStatus,
+    /// Tasks in its own queue: the last reading, corrected by what was done since.
+    pub depth: u32,
+    /// Decisions for it that the kernel has not answered yet.
+    pub in_flight: u32,
+    /// Tasks that wait in the ordered queue of this one CPU.
+    pub pinned: u32,
+    /// Its line, oldest first: tasks committed to its own queue and not seen leaving it. Links are in the task rows.
+    pub line_head: u32,
+    pub line_tail: u32,
+    pub line_len: u32,
+    llc: u32,
+    core: u32,
+    /// Its place in the tournament; none: it is not online.
+    pos: Option<u32>,
+}
+
+impl CpuRow {
+    /// Tasks of the line that have someone before them.
+    pub fn waiters(&self) -> u32 {
+        let occupied = self.status.curr.is_some() || self.status.other || self.status.held;
+        self.line_len.saturating_sub(u32::from(!occupied))
+    }
+}
+
+/// One LLC domain.
+#[derive(Clone, Debug)]
+struct LlcRow {
+    mask: Vec<u64>,
+    /// Its CPUs' places in the tournament.
+    range: std::ops::Range<usize>,
+    /// Its CPUs, the dispatcher's own not counted.
+    cpus: u32,
+}
+
+/// All CPUs.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub topology: Topology,
+    pub cpus: Vec<CpuRow>,
+    pub online: Vec<u64>,
+    /// CPUs with nothing to do (never the dispatcher's own).
+    pub idle: Vec<u64>,
+    /// CPUs whose whole core is idle.
+    idle_core: Vec<u64>,
+    /// Idle CPUs of each core.
+    core_idle_cpus: Vec<u32>,
+    llcs: Vec<LlcRow>,
+    loads: Tournament,
+    cpu_at: Vec<CpuId>,
+    dispatcher: Option<CpuId>,
+    penalty: u32,
+}
+
+impl Machine {
+    /// A machine of idle CPUs. `dispatcher` is the CPU that the dispatcher runs on, with its penalty.
+    pub fn new(topology: Topology, dispatcher: Option<CpuId>, penalty: Option<u32>) -> Self {
+        let words = words_for(topology.id_limit);
+        let dispatcher = dispatcher.filter(|&cpu| topology.cpu(cpu).is_some() && topology.cpus.len() > 1);
+        let mut machine = Self {
+            cpus: (0..topology.id_limit).map(|id| empty_row(CpuId(id))).collect(),
+            online: vec![0; words],
+            idle: vec![0; words],
+            idle_core: vec![0; words],
+            core_idle_cpus: vec![0; topology.cores.len()],
+            llcs: Vec::with_capacity(topology.llcs.len()),
+            loads: Tournament::new(topology.cpus.len()),
+            cpu_at: Vec::with_capacity(topology.cpus.len()),
+            dispatcher,
+            penalty: penalty.map_or(AVOIDED, |n| n.min(AVOIDED)),
+            topology,
+        };
+        for llc in &machine.topology.llcs {
+            let mut mask = vec![0; words];
+            let start = machine.cpu_at.len();
+            for &cpu in &llc.cpus {
+                set(&mut mask, cpu.idx());
+                set(&mut machine.online, cpu.idx());
+                let row = &mut machine.cpus[cpu.idx()];
+                row.pos = Some(machine.cpu_at.len() as u32);
+                row.llc = llc.id.0;
+                row.core = machine.topology.cpu(cpu).map_or(0, |c| c.core);
+                machine.cpu_at.push(cpu);
+            }
+            let own = llc.cpus.iter().filter(|&&cpu| Some(cpu) == dispatcher).count();
+            let cpus = (llc.cpus.len() - own) as u32;
+            machine.llcs.push(LlcRow { mask, range: start..machine.cpu_at.len(), cpus });
+        }
+        for pos in 0..machine.cpu_at.len() {
+            machine.refresh(machine.cpu_at[pos]);
+        }
+        machine
+    }
+
+    pub fn is_online(&self, cpu: CpuId) -> bool {
+        test(&self.online, cpu.idx())
+    }
+
+    pub fn is_idle(&self, cpu: CpuId) -> bool {
+        test(&self.idle, cpu.idx())
+    }
+
+    /// Is this the dispatcher's own CPU, on a machine that has others?
+    pub fn is_dispatcher(&self, cpu: CpuId) -> bool {
+        self.dispatcher == Some(cpu)
+    }
+
+    /// The dispatcher's own CPU, on a machine that has others.
+    pub fn dispatcher(&self) -> Option<CpuId> {
+        self.dispatcher
+    }
+
+    /// How many more tasks must wait elsewhere before the dispatcher's CPU is used; none: never.
+    pub fn dispatcher_penalty(&self) -> Option<u32> {
+        (self.penalty < AVOIDED).then_some(self.penalty)
+    }
+
+    /// Does a higher class hold it? (On its own CPU the dispatcher is that class.)
+    pub fn is_held(&self, cpu: CpuId) -> bool {
+        self.cpus[cpu.idx()].status.held && !self.is_dispatcher(cpu)
+    }
+
+    /// Nothing runs there, nothing waits, nothing is on its way.
+    pub fn is_vacant(&self, cpu: CpuId) -> bool {
+        self.cpus[cpu.idx()].pos.is_some() && self.ahead(cpu) == 0
+    }
+
+    /// Tasks that a new one would have before it, the running one included.
+    pub fn ahead(&self, cpu: CpuId) -> u32 {
+        let row = &self.cpus[cpu.idx()];
+        let held = row.status.held && !self.is_dispatcher(cpu);
+        let occupied = row.status.curr.is_some() || row.status.other || held;
+        row.depth + row.in_flight + u32::from(occupied)
+    }
+
+    /// The LLC domain of an online CPU.
+    pub fn llc_of(&self, cpu: CpuId) -> Option<LlcId> {
+        let row = self.cpus.get(cpu.idx())?;
+        row.pos.map(|_| LlcId(row.llc))
+    }
+
+    pub fn llc_mask(&self, llc: LlcId) -> &[u64] {
+        &self.llcs[llc.idx()].mask
+    }
+
+    /// CPUs of the domain that tasks are placed on (all but the dispatcher's own).
+    pub fn llc_cpus(&self, llc: LlcId) -> u32 {
+        self.llcs[llc.idx()].cpus
+    }
+
+    /// To be called after any change to a CPU's row: keeps the idle maps and the tournament true.
+    pub fn refresh(&mut self, cpu: CpuId) {
+        let Some(pos) = self.cpus[cpu.idx()].pos else { return };
+        let ahead = self.ahead(cpu);
+        let own = self.is_dispatcher(cpu);
+        let mut key = ahead + self.cpus[cpu.idx()].pinned;
+        if self.is_held(cpu) {
+            key += HELD;
+        }
+        if own {
+            key += self.penalty;
+        }
+        self.loads.set(pos as usize, key);
+        let idle = ahead == 0 && !own;
+        if idle != self.is_idle(cpu) {
+            self.set_idle(cpu, idle);
+        }
+    }
+
+    fn set_idle(&mut self, cpu: CpuId, idle: bool) {
+        let core = self.cpus[cpu.idx()].core;
+        let siblings = self.topology.core_cpus(core);
+        let count = &mut self.core_idle_cpus[core as usize];
+        if idle {
+            set(&mut self.idle, cpu.idx());
+            *count += 1;
+            if *count as usize == siblings.len() {
+                siblings.iter().for_each(|c| set(&mut self.idle_core, c.idx()));
+            }
+        } else {
+            clear(&mut self.idle, cpu.idx());
+            if *count as usize == siblings.len() {
+                siblings.iter().for_each(|c| clear(&mut self.idle_core, c.idx()));
+            }
+            *count -= 1;
+        }
+    }
+
+    /// The idle CPU that is nearest to `prev`, among `allowed`.
+    pub fn idle_near(&self, prev: CpuId, allowed: &[u64]) -> Option<(CpuId, Reason)> {
+        if self.is_idle(prev) && test(allowed, prev.idx()) {
+            return Some((prev, Reason::PrevIdle));
+        }
+        if let Some(llc) = self.llc_of(prev) {
+            let mask = self.llc_mask(llc);
+            let cpu =
+                first_and3(&self.idle_core, mask, allowed).or_else(|| first_and3(&self.idle, mask, allowed));
+            if let Some(cpu) = cpu {
+                return Some((cpu, Reason::LlcIdle));
+            }
+        }
+        let cpu = first_and(&self.idle_core, allowed).or_else(|| first_and(&self.idle, allowed))?;
+        Some((cpu, Reason::RemoteIdle))
+    }
+
+    /// The CPU with the shortest line among `allowed` (none: all), and how many are ahead there.
+    /// On a tie the previous CPU wins, then its domain, then the lowest place.
+    pub fn shortest_line(&self, prev: CpuId, allowed: Option<&[u64]>) -> (CpuId, u32) {
+        let prev_pos = self.cpus.get(prev.idx()).and_then(|row| row.pos);
+        let home = self.llc_of(prev).map(|llc| self.llcs[llc.idx()].range.clone());
+        let best = match allowed {
+            None => {
+                let near = home.map(|range| self.loads.min_in(range));
+                let best = self.loads.min();
+                near.filter(|n| n.key == best.key).unwrap_or(best)
+            }
+            Some(allowed) => self.shortest_allowed(home.unwrap_or(0..0), allowed),
+        };
+        let cpu = match prev_pos {
+            Some(pos)
+                if self.loads.get(pos as usize) == best.key
+                    && allowed.is_none_or(|a| test(a, prev.idx())) =>
+            {
+                prev
+            }
+            _ => self.cpu_at[best.pos as usize],
+        };
+        (cpu, self.ahead(cpu))
+    }
+
+    fn shortest_allowed(&self, home: std::ops::Range<usize>, allowed: &[u64]) -> Entry {
+        let entry = |cpu: CpuId| {
+            let pos = self.cpus[cpu.idx()].pos?;
+            Some(Entry { key: self.loads.get(pos as usize), pos })
+        };
+        let rank = |e: &Entry| (e.key, !home.contains(&(e.pos as usize)), e.pos);
+        let best = crate::cpuset::ones(allowed).filter_map(entry).min_by_key(rank);
+        best.unwrap_or_else(|| self.loads.min())
+    }
+}
+
+fn empty_row(cpu: CpuId) -> CpuRow {
+    let status = CpuStatus {
+        cpu,
+        curr: None,
+        other: false,
+        held: false,
+        since_ns: 0,
+        slice_ns: 0,
+        busy_ns: 0,
+        depth: 0,
+    };
+    CpuRow {
+        status,
+        depth: 0,
+        in_flight: 0,
+        pinned: 0,
+        line_head: NONE,
+        line_tail: NONE,
+        line_len: 0,
+        llc: 0,
+        core: 0,
+        pos: None,
+    }
+}

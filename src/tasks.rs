@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One row per tracked task, its allowed CPUs, and the list of tasks that wait for a decision.
+//!
+//! All tables have their full size from the start. Lists run through the rows themselves (a row knows its
+//! neighbours), so that a task joins and leaves them at once, and nothing is allocated.
+
+use crate::cpuset::{clear, ones, set, test, words_for};
+use crate::event::{Runnable, Why};
+use crate::ids::{CpuId, Nanos, TaskId};
+use crate::lifecycle::State;
+use crate::machine::Machine;
+use crate::ordered::NONE;
+
+/// What the decision that a row is pending for is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pending {
+    /// Nothing: it is not in the list.
+    No,
+    /// It waits in a HOLD queue: where does it go?
+    Place,
+    /// It waits in the line of a CPU that a higher class has taken: where else?
+    Evict,
+    /// It waits in a line beyond its bound: is another CPU free?
+    Overdue,
+}
+
+/// One task.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// Its latest wakeup.
+    pub fact: Runnable,
+    pub state: State,
+    /// Has this row been handed out, and has a wakeup set `fact.seq`?
+    pub known: bool,
+    pub has_seq: bool,
+    /// A decision is on its way to the kernel.
+    pub decided: bool,
+    /// Its place in a line may be outdated (a resync came since).
+    pub doubted: bool,
+    /// It may not run everywhere: its words in the affinity table count.
+    pub restricted: bool,
+    pub pending: Pending,
+    pub retries: u8,
+    /// Where it runs, or in whose line it waits.
+    pub cpu: u32,
+    /// The ordered queue that it waits in.
+    pub queue: u32,
+    pub line_next: u32,
+    pub line_prev: u32,
+    pub pending_next: u32,
+    /// How many online CPUs it may use, if restricted.
+    pub allowed_cpus: u32,
+    /// The slice of the latest decision.
+    pub slice_ns: Nanos,
+    /// How long it may wait in a line, since when it does (or since when it is runnable), and until when.
+    pub at_most_ns: Nanos,
+    pub since_ns: Nanos,
+    pub due_ns: Nanos,
+}
+
+impl Row {
+    /// A row that was just handed out to `task`.
+    pub fn born(task: TaskId) -> Self {
+        Self {
+            fact: Runnable {
+                task,
+                pid: 0,
+                seq: 0,
+                why: Why::New,
+                prev_cpu: CpuId(u32::MAX),
+                ran_ns: 0,
+                slept_ns: 0,
+                waker_pid: 0,
+                weight: 100,
+                cgroup: 0,
+            },
+            state: State::New,
+            known: true,
+            has_seq: false,
+            decided: false,
+            doubted: false,
+            restricted: false,
+            pending: Pending::No,
+            retries: 0,
+            cpu: NONE,
+            queue: NONE,
+            line_next: NONE,
+            line_prev: NONE,
+            pending_next: NONE,
+            allowed_cpus: 0,
+            slice_ns: 0,
+            at_most_ns: 0,
+            since_ns: 0,
+            due_ns: 0,
+        }
+    }
+}
+
+/// All rows.
+#[derive(Debug)]
+pub(crate) struct Tasks {
+    pub rows: Vec<Row>,
+    affinity: Vec<u64>,
+    words: usize,
+    pending_head: u32,
+    pending_tail: u32,
+}
+
+impl Tasks {
+    pub fn new(max_tasks: usize, id_limit: u32) -> Self {
+        let words = words_for(id_limit);
+        let nobody = Row { known: false, ..Row::born(TaskId { idx: NONE, generation: 0 }) };
+        Self {
+            rows: vec![nobody; max_tasks],
+            affinity: vec![0; max_tasks * words],
+            words,
+            pending_head: NONE,
+            pending_tail: NONE,
+        }
+    }
+
+    /// The row of a living task; none if it is not tracked or the row belongs to another generation.
+    pub fn find(&self, task: TaskId) -> Option<&Row> {
+        self.rows.get(task.row()).filter(|row| row.known && row.fact.task == task)
+    }
+
+    /// The CPUs a task is restricted to; none: it may run anywhere.
+    pub fn restriction(&self, row: u32) -> Option<&[u64]> {
+        self.rows[row as usize].restricted.then(|| {
+            let start = row as usize * self.words;
+            &self.affinity[start..start + self.words]
+        })
+    }
+
+    /// The bitmap of CPUs that a task may use.
+    pub fn allowed<'a>(&'a self, row: u32, machine: &'a Machine) -> &'a [u64] {
+        self.restriction(row).unwrap_or(&machine.online)
+    }
+
+    /// May the task use this CPU?
+    pub fn is_allowed(&self, row: u32, cpu: CpuId, machine: &Machine) -> bool {
+        test(self.allowed(row, machine), cpu.idx())
+    }
+
+    /// Restricts a task to `words` (as far as those CPUs are online). False if nothing would be left: then it may
+    /// run anywhere, as the kernel does with it.
+    pub fn restrict(&mut self, row: u32, words: &[u64], machine: &Machine) -> bool {
+        let start = row as usize * self.words;
+        let mut count = 0;
+        for (i, word) in self.affinity[start..start + self.words].iter_mut().enumerate() {
+            *word = words.get(i).copied().unwrap_or(0) & machine.online[i];
+            count += word.count_ones();
+        }
+        let row = &mut self.rows[row as usize];
+        row.allowed_cpus = count;
+        row.restricted = count > 0 && count < machine.topology.cpus.len() as u32;
+        count > 0
+    }
+
+    /// The kernel refused this CPU for the task: take it out of what is known, unless nothing would be left.
+    pub fn learn_refusal(&mut self, row: u32, cpu: CpuId, machine: &Machine) {
+        let start = row as usize * self.words;
+        if !self.rows[row as usize].restricted {
+            self.affinity[start..start + self.words].copy_from_slice(&machine.online);
+            self.rows[row as usize].allowed_cpus = machine.topology.cpus.len() as u32;
+        }
+        if self.rows[row as usize].allowed_cpus > 1
+            && test(&self.affinity[start..start + self.words], cpu.idx())
+        {
+            clear(&mut self.affinity[start..start + self.words], cpu.idx());
+            self.rows[row as usize].allowed_cpus -= 1;
+            self.rows[row as usize].restricted = true;
+        }
+    }
+
+    /// Appends a row to the list of those that wait for a decision; once only.
+    pub fn push_pending(&mut self, row: u32, what: Pending) {
+        let listed = self.rows[row as usize].pending != Pending::No;
+        self.rows[row as usize].pending = what;
+        if listed {
+            return;
+        }
+        self.rows[row as usize].pending_next = NONE;
+        if self.pending_tail == NONE {
+            self.pending_head = row;
+        } else {
+            self.rows[self.pending_tail as usize].pending_next = row;
+        }
+        self.pending_tail = row;
+    }
+
+    /// Takes the first row off that list, with what it is pending for.
+    pub fn pop_pending(&mut self) -> Option<(u32, Pending)> {
+        let head = self.pending_head;
+        let row = self.rows.get_mut(head as usize)?;
+        let what = std::mem::replace(&mut row.pending, Pending::No);
+        self.pending_head = row.pending_next;
+        if self.pending_head == NONE {
+            self.pending_tail = NONE;
+        }
+        Some((head, what))
+    }
+
+    pub fn has_pending(&self) -> bool {
+        self.pending_head != NONE
+    }
+
+    /// Appends a row to a CPU's line.
+    pub fn join_line(&mut self, row: u32, cpu: CpuId, machine: &mut Machine) {
+        let line = &mut machine.cpus[cpu.idx()];
+        let r = &mut self.rows[row as usize];
+        debug_assert_eq!(r.cpu, NONE, "already in a line or on a CPU");
+        r.cpu = cpu.0;
+        r.line_prev = line.line_tail;
+        r.line_next = NONE;
+        if line.line_tail == NONE {
+            line.line_head = row;
+        } else {
+            self.rows[line.line_tail as usize].line_next = row;
+        }
+        line.line_tail = row;
+        line.line_len += 1;
+        line.depth += 1;
+    }
+
+    /// Takes a row out of the line it is in, and the CPU's own queue is one shorter for all we know.
+    pub fn leave_line(&mut self, row: u32, machine: &mut Machine) -> CpuId {
+        let r = &mut self.rows[row as usize];
+        let (prev, next, cpu) = (r.line_prev, r.line_next, CpuId(r.cpu));
+        r.cpu = NONE;
+        r.line_prev = NONE;
+        r.line_next = NONE;
+        let line = &mut machine.cpus[cpu.idx()];
+        line.line_len -= 1;
+        line.depth = line.depth.saturating_sub(1);
+        if prev == NONE {
+            line.line_head = next;
+        } else {
+            self.rows[prev as usize].line_next = next;
+        }
+        if next == NONE {
+            line.line_tail = prev;
+        } else {
+            self.rows[next as usize].line_prev = prev;
+        }
+        cpu
+    }
+
+    /// The rows of a CPU's line, oldest first.
+    pub fn line(&self, cpu: CpuId, machine: &Machine) -> impl Iterator<Item = u32> + '_ {
+        let head = machine.cpus[cpu.idx()].line_head;
+        std::iter::successors((head != NONE).then_some(head), |&row| {
+            let next = self.rows[row as usize].line_next;
+            (next != NONE).then_some(next)
+        })
+    }
+}
+
+/// A bitmap of rows or CPUs that something is to be done about.
+#[derive(Debug)]
+pub(crate) struct Marks {
+    words: Vec<u64>,
+    any: bool,
+}
+
+impl Marks {
+    pub fn new(limit: u32) -> Self {
+        Self { words: vec![0; words_for(limit)], any: false }
+    }
+
+    pub fn mark(&mut self, cpu: CpuId) {
+        set(&mut self.words, cpu.idx());
+        self.any = true;
+    }
+
+    pub fn mark_all(&mut self, words: &[u64]) {
+        for (mine, more) in self.words.iter_mut().zip(words) {
+            *mine |= more;
+            self.any |= *more != 0;
+        }
+    }
+
+    /// Takes the lowest mark away.
+    pub fn take(&mut self) -> Option<CpuId> {
+        if !self.any {
+            return None;
+        }
+        let first = ones(&self.words).next();
+        match first {
+            Some(cpu) => clear(&mut self.words, cpu.idx()),
+            None => self.any = false,
+        }
+        first
+    }
+
+    pub fn any(&self) -> bool {
+        self.any && self.words.iter().any(|&w| w != 0)
+    }
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a policy sees: the machine and the tasks as the dispatcher knows them at one moment.
+//!
+//! A view answers questions and changes nothing. All answers respect the affinity of the task that is asked about,
+//! and none is ever the dispatcher's own CPU while another one is allowed.
+
+use crate::event::Runnable;
+use crate::ids::{CpuId, LlcId, Nanos, TaskId};
+use crate::machine::Machine;
+use crate::queues::Queues;
+use crate::reason::Reason;
+use crate::tasks::Tasks;
+use crate::topology::Topology;
+
+/// The machine at [`View::now`].
+pub struct View<'a> {
+    pub(crate) now: Nanos,
+    pub(crate) machine: &'a Machine,
+    pub(crate) tasks: &'a Tasks,
+    pub(crate) queues: &'a Queues,
+}
+
+impl View<'_> {
+    /// The time of this view.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// The machine's shape.
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        &self.machine.topology
+    }
+
+    /// The LLC domain of a CPU; none if it is not online (the previous CPU of a task may have gone).
+    #[must_use]
+    pub fn llc_of(&self, cpu: CpuId) -> Option<LlcId> {
+        self.machine.llc_of(cpu)
+    }
+
+    /// Has this CPU nothing to do, so that a task placed there starts at once?
+    #[must_use]
+    pub fn is_idle(&self, cpu: CpuId) -> bool {
+        self.machine.is_idle(cpu)
+    }
+
+    /// May the task run on this CPU?
+    #[must_use]
+    pub fn is_allowed(&self, task: TaskId, cpu: CpuId) -> bool {
+        let unrestricted = self.tasks.find(task).is_none_or(|row| !row.restricted);
+        self.machine.is_online(cpu) && (unrestricted || self.tasks.is_allowed(task.idx, cpu, self.machine))
+    }
+
+    /// The nearest idle CPU that the task may use, and why that one: its previous CPU; else one in the same LLC
+    /// domain; else any. Of several, one whose SMT siblings are idle too.
+    #[must_use]
+    pub fn idle_near(&self, task: &Runnable) -> Option<(CpuId, Reason)> {
+        let (cpu, reason) = match self.restriction(task.task) {
+            None => self.machine.idle_near(task.prev_cpu, &self.machine.idle)?,
+            Some(allowed) => self.machine.idle_near(task.prev_cpu, allowed)?,
+        };
+        Some((cpu, self.unless_only(task.task, reason)))
+    }
+
+    /// The CPU with the shortest line that the task may use, how many are ahead of it there (the running one
+    /// included), and why. On a tie: the previous CPU, then its LLC domain.
+    #[must_use]
+    pub fn shortest_line(&self, task: &Runnable) -> (CpuId, u32, Reason) {
+        let (cpu, ahead) = self.machine.shortest_line(task.prev_cpu, self.restriction(task.task));
+        (cpu, ahead, self.unless_only(task.task, Reason::ShortestLine { ahead }))
+    }
+
+    /// Who runs on a CPU and since when, if it is a tracked task.
+    #[must_use]
+    pub fn running(&self, cpu: CpuId) -> Option<(TaskId, Nanos)> {
+        let status = &self.machine.cpus.get(cpu.idx())?.status;
+        status.curr.map(|task| (task, status.since_ns))
+    }
+
+    /// A task's scheduling weight (100 is nice 0, and is assumed of a task that is not known).
+    #[must_use]
+    pub fn weight(&self, task: TaskId) -> u32 {
+        self.tasks.find(task).map_or(100, |row| row.fact.weight.max(1))
+    }
+
+    /// The sort key of a task that waits in an ordered queue.
+    #[must_use]
+    pub fn order_of(&self, task: TaskId) -> Option<u64> {
+        let row = self.tasks.find(task)?;
+        (row.queue != crate::ordered::NONE).then(|| self.queues.ordered.key(task.idx).order)
+    }
+
+    /// How many wait in the ordered queue that this task would join.
+    #[must_use]
+    pub fn queue_len(&self, task: &Runnable) -> u32 {
+        self.home(task.task).map_or(0, |queue| self.queues.ordered.len(queue))
+    }
+
+    /// The smallest sort key in the ordered queue that this task would join; none: nobody waits there.
+    #[must_use]
+    pub fn first_order(&self, task: &Runnable) -> Option<u64> {
+        let first = self.queues.ordered.first(self.home(task.task)?)?;
+        Some(self.queues.ordered.key(first).order)
+    }
+
+    fn home(&self, task: TaskId) -> Option<usize> {
+        self.tasks.find(task).map(|_| self.queues.home(task.idx, self.tasks, self.machine))
+    }
+
+    fn restriction(&self, task: TaskId) -> Option<&[u64]> {
+        self.tasks.find(task).and_then(|_| self.tasks.restriction(task.idx))
+    }
+
+    fn unless_only(&self, task: TaskId, reason: Reason) -> Reason {
+        match self.tasks.find(task) {
+            Some(row) if row.restricted && row.allowed_cpus == 1 => Reason::OnlyAllowed,
+            _ => reason,
+        }
+    }
+}
