@@ -16,12 +16,14 @@
 //! - [`dispatcher`]: from a wakeup to a decision; it keeps its beliefs about CPUs in `machine` (idle maps, lines),
 //!   about tasks in `tasks` (rows, affinity), and about who waits in `queues`, which stand on `ordered` (queues in
 //!   a shared table) and `tournament` (who is smallest);
-//! - [`stats`]: what it counts.
+//! - [`stats`]: what it counts;
+//! - [`doctor`]: what a machine lacks to attach; the exit codes that all programs share.
 
 #![forbid(unsafe_code)]
 
 pub mod cpuset;
 pub mod dispatcher;
+pub mod doctor;
 pub mod event;
 pub mod ids;
 pub mod lifecycle;
