@@ -81,6 +81,17 @@ impl CpuSet {
         self.words.iter().map(|w| w.count_ones()).sum()
     }
 
+    /// The bitmap, to be filled in place: for a driver that reads masks without allocating.
+    pub fn words_mut(&mut self) -> &mut [u64] {
+        &mut self.words
+    }
+
+    /// Does the set hold every CPU of `other`?
+    #[must_use]
+    pub fn is_superset(&self, other: &CpuSet) -> bool {
+        other.words.iter().enumerate().all(|(i, w)| w & !self.words.get(i).copied().unwrap_or(0) == 0)
+    }
+
     /// The bitmap itself.
     #[must_use]
     pub fn words(&self) -> &[u64] {

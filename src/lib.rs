@@ -21,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod checked;
 pub mod cpuset;
 pub mod dispatcher;
 pub mod doctor;
@@ -33,6 +34,7 @@ mod ordered;
 pub mod policy;
 mod queues;
 pub mod reason;
+pub mod record;
 pub mod stats;
 mod tasks;
 pub mod topology;

@@ -56,6 +56,15 @@ impl Queues {
         if queue < self.llcs { machine.llc_cpus(LlcId(queue as u32)).max(1) } else { 1 }
     }
 
+    /// The domain that a queue belongs to.
+    pub fn llc_of(&self, queue: usize, machine: &Machine) -> Option<LlcId> {
+        if queue < self.llcs {
+            Some(LlcId(queue as u32))
+        } else {
+            machine.llc_of(CpuId((queue - self.llcs) as u32))
+        }
+    }
+
     pub fn of_llc(llc: LlcId) -> usize {
         llc.idx()
     }

@@ -43,6 +43,11 @@ pub enum Reason {
         /// The policy's sort key.
         order: u64,
     },
+    /// It takes the CPU from a task that has had more than its share.
+    Preempts {
+        /// By how much the running task is ahead, in microseconds of the policy's own measure.
+        lead_us: u32,
+    },
     /// The policy proposed a CPU that the task may not use; the dispatcher chose one that it may.
     Corrected,
 }
@@ -61,6 +66,7 @@ impl fmt::Display for Reason {
             Reason::Pulled { from } => write!(f, "an idle CPU pulled it out of CPU {}'s line", from.0),
             Reason::FirstInOrder { order } => write!(f, "first in order (key {order}) when the CPU asked"),
             Reason::Stolen { order } => write!(f, "first in another domain's order (key {order})"),
+            Reason::Preempts { lead_us } => write!(f, "the task running there is {lead_us} us ahead of it"),
             Reason::Corrected => write!(f, "the proposed CPU is not allowed for it; this one is"),
         }
     }

@@ -52,6 +52,21 @@ impl View<'_> {
         self.machine.is_online(cpu) && (unrestricted || self.tasks.is_allowed(task.idx, cpu, self.machine))
     }
 
+    /// Is this a CPU that the task may be placed on now: allowed, not held by a higher class, not the dispatcher's own?
+    #[must_use]
+    pub fn is_usable(&self, task: TaskId, cpu: CpuId) -> bool {
+        self.is_allowed(task, cpu) && !self.machine.is_held(cpu) && !self.machine.is_dispatcher(cpu)
+    }
+
+    /// Does anybody wait in an ordered queue that this CPU serves first: its own, or its domain's?
+    #[must_use]
+    pub fn has_waiters(&self, cpu: CpuId) -> bool {
+        self.machine.llc_of(cpu).is_some_and(|llc| {
+            self.queues.ordered.len(Queues::of_llc(llc)) + self.queues.ordered.len(self.queues.of_cpu(cpu))
+                > 0
+        })
+    }
+
     /// The nearest idle CPU that the task may use, and why that one: its previous CPU; else one in the same LLC
     /// domain; else any. Of several, one whose SMT siblings are idle too.
     #[must_use]
@@ -75,7 +90,8 @@ impl View<'_> {
     #[must_use]
     pub fn running(&self, cpu: CpuId) -> Option<(TaskId, Nanos)> {
         let status = &self.machine.cpus.get(cpu.idx())?.status;
-        status.curr.map(|task| (task, status.since_ns))
+        let task = status.curr.filter(|&task| self.tasks.find(task).is_some())?;
+        Some((task, status.since_ns))
     }
 
     /// A task's scheduling weight (100 is nice 0, and is assumed of a task that is not known).
@@ -89,6 +105,13 @@ impl View<'_> {
     pub fn order_of(&self, task: TaskId) -> Option<u64> {
         let row = self.tasks.find(task)?;
         (row.queue != crate::ordered::NONE).then(|| self.queues.ordered.key(task.idx).order)
+    }
+
+    /// The LLC domain of the ordered queue that this task would join.
+    #[must_use]
+    pub fn home_llc(&self, task: &Runnable) -> LlcId {
+        let home = self.home(task.task).and_then(|queue| self.queues.llc_of(queue, self.machine));
+        home.or_else(|| self.llc_of(task.prev_cpu)).unwrap_or(LlcId(0))
     }
 
     /// How many wait in the ordered queue that this task would join.

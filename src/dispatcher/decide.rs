@@ -173,10 +173,10 @@ impl<P: Policy> Dispatcher<P> {
         if !self.machine.is_vacant(cpu) {
             return None;
         }
-        if self.queues.waiting > 0 {
-            if let Some(command) = self.serve_queued(cpu) {
-                return Some(command);
-            }
+        if self.queues.waiting > 0
+            && let Some(command) = self.serve_queued(cpu)
+        {
+            return Some(command);
         }
         if self.in_lines > 0 && !self.machine.is_dispatcher(cpu) { self.pull(cpu) } else { None }
     }

@@ -153,10 +153,10 @@ impl<P: Policy> Dispatcher<P> {
         }
         let before = std::mem::replace(&mut self.machine.cpus[cpu.idx()].status, *status);
         self.machine.cpus[cpu.idx()].depth = status.depth;
-        if before.curr != status.curr {
-            if let Some(task) = before.curr {
-                self.unseen(task, cpu);
-            }
+        if before.curr != status.curr
+            && let Some(task) = before.curr
+        {
+            self.unseen(task, cpu);
         }
         if let Some(task) = status.curr {
             self.seen(task, status);

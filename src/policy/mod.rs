@@ -5,6 +5,8 @@
 //! a task, run one twice or place one on a forbidden CPU. See [`fifo`] for the template.
 
 pub mod fifo;
+pub mod registry;
+pub mod vtime;
 
 use crate::event::Runnable;
 use crate::ids::{CpuId, Nanos, TaskId};
