@@ -15,8 +15,9 @@
 //! Different always, since nobody can want the original: `--cache_footprint` works (there it is accepted and ignored);
 //! the end of the run adds no wakeup sample; the final report's "sched delay" is read before the threads are gone (there it
 //! is always 0); without a sample there are no percentile lines, and the JSON has `null` (there it is not valid); a usage
-//! error ends with 2 (there 1); the clock is monotonic; `-i 0` means no interim report and `-s 0` no sleep; a request that
-//! would outlive the run by more than 2 s is broken off, and a line says how many were.
+//! error ends with 2 (there 1); the clock is monotonic; the run time begins when all threads are there, and they begin
+//! together; `-i 0` means no interim report and `-s 0` no sleep; a request that would outlive the run by more than 2 s is
+//! broken off, and a line says how many were.
 
 mod course;
 mod options;

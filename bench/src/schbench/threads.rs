@@ -16,12 +16,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+/// Threads are still being started; those that are there wait.
+const STARTING: u32 = 0;
 /// Requests and wakeups go on.
-const RUNNING: u32 = 0;
+const RUNNING: u32 = 1;
 /// Requests under way are finished and counted, no new ones start.
-const ENDING: u32 = 1;
+const ENDING: u32 = 2;
 /// Requests under way are broken off.
-const ABORTING: u32 = 2;
+const ABORTING: u32 = 3;
 
 /// How long requests under way may go on after the end of the run.
 const GRACE: Duration = Duration::from_secs(2);
@@ -118,13 +120,25 @@ impl Shared {
         Self {
             clock,
             request,
-            phase: AtomicU32::new(RUNNING),
+            phase: AtomicU32::new(STARTING),
             epoch: AtomicU32::new(0),
             locks: CpuLocks::new(cpu_ids),
             messengers: (0..messengers).map(messenger).collect(),
             workers: (0..messengers * workers_each).map(worker).collect(),
             workers_each,
             broken_off: AtomicU64::new(0),
+        }
+    }
+
+    fn set_phase(&self, phase: u32) {
+        self.phase.store(phase, Ordering::SeqCst);
+        // Only those in wait_for_start() sleep on it.
+        sys::futex_wake(&self.phase, i32::MAX);
+    }
+
+    fn wait_for_start(&self) {
+        while self.phase.load(Ordering::SeqCst) == STARTING {
+            sys::futex_wait(&self.phase, STARTING, None);
         }
     }
 
@@ -138,6 +152,7 @@ impl Shared {
 
     fn run_messenger(&self, messenger: &Messenger) {
         messenger.tid.store(sys::thread_id(), Ordering::Relaxed);
+        self.wait_for_start();
         while !self.ending() {
             messenger.gate.arm();
             self.wake_all(messenger.list.take_all());
@@ -165,6 +180,7 @@ impl Shared {
         let messenger = &self.messengers[index / self.workers_each];
         worker.tid.store(sys::thread_id(), Ordering::Relaxed);
         let memory = Footprint::new(self.request.matrix_side);
+        self.wait_for_start();
         loop {
             worker.gate.arm();
             // After arm(): the post that ends the run comes after `phase` is set, so it cannot be missed.
@@ -263,7 +279,8 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// Starts `messengers` message threads with `workers_each` workers each.
+    /// Starts `messengers` message threads with `workers_each` workers each. They begin together, when all are
+    /// there: thousands of them take seconds to start, which must not count as run time.
     ///
     /// # Errors
     /// When the system refuses a thread; those already started are ended first.
@@ -282,6 +299,7 @@ impl Crew {
         for index in 0..messengers * workers_each {
             crew.spawn("schbench-worker", move |shared| shared.run_worker(index))?;
         }
+        crew.shared.set_phase(RUNNING);
         Ok(crew)
     }
 
@@ -300,7 +318,7 @@ impl Crew {
     /// Ends the run: requests under way are finished if they can be soon. Returns when all threads are gone, with the number
     /// of those that panicked.
     pub fn end(&mut self) -> usize {
-        self.shared.phase.store(ENDING, Ordering::SeqCst);
+        self.shared.set_phase(ENDING);
         let gates = self.shared.workers.iter().map(|worker| &worker.gate);
         for gate in gates.chain(self.shared.messengers.iter().map(|messenger| &messenger.gate)) {
             gate.post();
@@ -308,7 +326,7 @@ impl Crew {
         let asked = Instant::now();
         while !self.handles.iter().all(JoinHandle::is_finished) {
             if asked.elapsed() > GRACE {
-                self.shared.phase.store(ABORTING, Ordering::SeqCst);
+                self.shared.set_phase(ABORTING);
                 break;
             }
             thread::sleep(END_POLL);
