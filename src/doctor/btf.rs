@@ -16,7 +16,7 @@ type Function = (&'static str, usize);
 
 /// What the shim calls on every path. Of each row one is enough: the newest name first, then what the same function
 /// was called before (6.13 renamed them; 6.19 and 7.1 gave two of them a second form). The shim picks likewise.
-const REQUIRED: [&[Function]; 11] = [
+const REQUIRED: [&[Function]; 13] = [
     &[("scx_bpf_dsq_insert___v2", 4), ("scx_bpf_dsq_insert", 4), ("scx_bpf_dispatch", 4)],
     &[("scx_bpf_dsq_move", 4), ("scx_bpf_dispatch_from_dsq", 4)],
     &[("scx_bpf_dsq_move_set_slice", 2), ("scx_bpf_dispatch_from_dsq_set_slice", 2)],
@@ -25,8 +25,10 @@ const REQUIRED: [&[Function]; 11] = [
     &[("scx_bpf_dsq_nr_queued", 1)],
     &[("scx_bpf_kick_cpu", 2)],
     &[("scx_bpf_pick_idle_cpu", 2)],
+    &[("scx_bpf_test_and_clear_cpu_idle", 1)],
     &[("scx_bpf_task_cpu", 1)],
     &[("bpf_task_from_pid", 1)],
+    &[("bpf_task_release", 1)],
     &[("bpf_iter_scx_dsq_new", 3)],
 ];
 
@@ -183,7 +185,12 @@ fn check_optional(btf: &Btf) -> Vec<Finding> {
         .filter(|(function, ..)| matches!(look_up(btf, function), Match::Absent | Match::Other(_)));
     absent
         .map(|((name, _), since, without)| {
-            Finding::note("feature", format!("no {name} (since {since})"), format!("without: {without}"), "")
+            Finding::note(
+                "feature",
+                format!("not in this kernel: {name} (since {since})"),
+                format!("without: {without}"),
+                "",
+            )
         })
         .collect()
 }

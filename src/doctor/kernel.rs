@@ -17,12 +17,12 @@ const FIRST: KernelVersion = KernelVersion { major: 6, minor: 12 };
 const FEATURES: [(KernelVersion, &str, &str); 3] = [
     (
         KernelVersion { major: 6, minor: 15 },
-        "the kernel's own event counters",
+        "sched_ext's own event counters",
         "its counters are not shown beside ours",
     ),
     (
         KernelVersion { major: 7, minor: 0 },
-        "a deadline server for sched_ext tasks",
+        "the deadline server for sched_ext tasks",
         "a real-time hog can starve a CPU's pinned tasks for longer",
     ),
     (
@@ -142,7 +142,7 @@ impl Kernel {
         let off: Vec<&str> =
             NEEDED_OPTIONS.into_iter().filter(|name| self.option(name) == Some(false)).collect();
         if off.is_empty() {
-            return Finding::ok("config", "all needed options are on");
+            return Finding::ok("config", "BPF, its compiler and type information are built in");
         }
         Finding::missing(
             "config",

@@ -143,8 +143,8 @@ impl fmt::Display for Report {
         }
         write!(
             f,
-            "Works here all the same: `cargo xtask lab` (boots a kernel that can, in QEMU, no root needed), `hearth bench`\n\
-             (load generators and their reports), `hearth topology`, `hearth policies`."
+            "Works here all the same: `cargo xtask lab` (boots a kernel that can, in QEMU), `hearth bench` (load\n\
+             generators and their reports), `hearth topology`, `hearth policies`."
         )
     }
 }

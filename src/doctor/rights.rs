@@ -76,7 +76,7 @@ fn check_capabilities(effective: u64) -> Finding {
         severity: if essential { Severity::Missing } else { Severity::Note },
         what: format!("this process lacks {}", names.join(", ")),
         why: rest.into(),
-        mend: "run it as root (sudo), or give the service these capabilities".into(),
+        mend: "run it as root with all its rights (sudo), or give the service these capabilities".into(),
     }
 }
 
