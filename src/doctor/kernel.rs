@@ -174,7 +174,7 @@ impl Kernel {
             .map(|(since, what, without)| {
                 Finding::note(
                     "feature",
-                    format!("no {what} (since {since})"),
+                    format!("not in this kernel: {what} (since {since})"),
                     format!("without: {without}"),
                     "",
                 )

@@ -139,7 +139,7 @@ impl fmt::Display for Report {
                 "Someone else is attached; Hearth would not touch it. In the way: {}.",
                 names.join(", ")
             )?,
-            _ => writeln!(f, "Hearth cannot attach to this kernel. In the way: {}.", names.join(", "))?,
+            _ => writeln!(f, "Hearth cannot attach here. In the way: {}.", names.join(", "))?,
         }
         write!(
             f,
