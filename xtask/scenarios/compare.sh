@@ -21,7 +21,7 @@ measure default
 if start_hearth ${HEARTH_ARGS:---policy fifo}; then
 	measure hearth
 	stop_hearth
-	[ -z "$HEARTH_JSON" ] || note "hearth: $HEARTH_JSON"
+	result_hearth
 fi
 for peer in $LAB_PEERS; do
 	if start_peer "$peer"; then

@@ -111,7 +111,8 @@ wait_state() { wait_for "$2" state_is "$1"; }
 
 _attached_or_gone() { { state_is enabled && [ -n "$(scx_ops)" ]; } || is_gone "$SCHED_PID"; }
 
-# start_scheduler SECONDS PROGRAM [ARGS...]: starts it in the background and waits until the kernel runs it. Sets SCHED_PID.
+# start_scheduler SECONDS PROGRAM [ARGS...]: starts it (a program that handles SIGINT itself: a shell's background jobs
+# ignore it otherwise) in the background and waits until the kernel runs it. Sets SCHED_PID.
 # Its output is in /tmp/sched.out and /tmp/sched.log. On failure a failed check `attach` is reported.
 start_scheduler() {
 	_limit=$1 _program=$2
@@ -161,8 +162,17 @@ stop_hearth() {
 	return $_stopped
 }
 
-# hearth_stat KEY: prints one number of HEARTH_JSON; nothing when it is not there.
-hearth_stat() { printf '%s\n' "$HEARTH_JSON" | sed -n "s/.*\"$1\":\\(-\\{0,1\\}[0-9.]*\\).*/\\1/p"; }
+# hearth_stat KEY: prints one number of HEARTH_JSON, `KEY` of the outermost object or `OBJECT.KEY`; nothing if it is not there.
+hearth_stat() {
+	case $1 in
+	*.*) _object=$(printf '%s\n' "$HEARTH_JSON" | sed -n "s/.*\"${1%%.*}\":{\\([^{}]*\\)}.*/\\1/p") ;;
+	*) _object=$(printf '%s\n' "$HEARTH_JSON" | sed -e ':again' -e 's/:{[^{}]*}/:0/' -e 't again') ;;
+	esac
+	printf '%s\n' "$_object" | sed -n "s/.*\"${1#*.}\":\\(-\\{0,1\\}[0-9.]*\\).*/\\1/p"
+}
+
+# result_hearth: HEARTH_JSON as a RESULT of kind `hearth`.
+result_hearth() { [ -z "$HEARTH_JSON" ] || result_json "{\"kind\":\"hearth\",${HEARTH_JSON#\{}"; }
 
 # start_peer NAME [ARGS...]: attaches another scheduler. Some need half a minute to pass the verifier.
 start_peer() { start_scheduler 180 "$@"; }

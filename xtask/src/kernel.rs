@@ -47,10 +47,11 @@ impl KernelArgs {
         if let Some(image) = &self.kernel {
             return given(image, self.kernel_config.clone()).map(Some);
         }
-        if self.kernel_suite.is_none() && self.kernel_series.is_none() {
-            if let Some(kernel) = host() {
-                return Ok(Some(kernel));
-            }
+        if self.kernel_suite.is_none()
+            && self.kernel_series.is_none()
+            && let Some(kernel) = host()
+        {
+            return Ok(Some(kernel));
         }
         cached(&self.cache_dir()?)
     }
@@ -63,17 +64,16 @@ impl KernelArgs {
 
     /// The kernel, downloaded if it is not here yet (or if `refresh` asks for the newest).
     pub fn obtain(&self, refresh: bool) -> Result<Kernel> {
-        if !refresh {
-            if let Some(kernel) = self.find()? {
-                return Ok(kernel);
-            }
+        if !refresh && let Some(kernel) = self.find()? {
+            return Ok(kernel);
         }
         download(&self.cache_dir()?, self.suite(), self.kernel_series.as_deref())
     }
 
     /// What would be downloaded, for a machine that cannot.
     pub fn wanted(&self) -> String {
-        let series = self.kernel_series.as_deref().map(|series| format!(" of series {series}")).unwrap_or_default();
+        let series =
+            self.kernel_series.as_deref().map(|series| format!(" of series {series}")).unwrap_or_default();
         format!("the newest linux-image-cloud-amd64{series} of Debian {}", self.suite())
     }
 
@@ -97,7 +97,8 @@ fn given(image: &Path, config: Option<PathBuf>) -> Result<Kernel> {
             return Err(usage(format!("{} is not a file", file.display())));
         }
     }
-    let absolute = |path: &Path| path.canonicalize().with_context(|| format!("cannot resolve {}", path.display()));
+    let absolute =
+        |path: &Path| path.canonicalize().with_context(|| format!("cannot resolve {}", path.display()));
     let config = config.as_deref().map(absolute).transpose()?;
     Ok(Kernel { image: absolute(image)?, config })
 }
@@ -117,7 +118,8 @@ fn cached(dir: &Path) -> Result<Option<Kernel>> {
     if !dir.join("SHA256SUMS").is_file() {
         return Ok(None);
     }
-    let check = Command::new("sha256sum").args(["--check", "--status", "SHA256SUMS"]).current_dir(dir).status();
+    let check =
+        Command::new("sha256sum").args(["--check", "--status", "SHA256SUMS"]).current_dir(dir).status();
     if !check.context("cannot start sha256sum")?.success() {
         eprintln!("note: the cached kernel in {} is damaged, it will be fetched again", dir.display());
         return Ok(None);
@@ -161,28 +163,34 @@ fn unpack(apt: &Apt, found: &KernelPackages, scratch: &Path, ready: &Path) -> Re
         proc::stdout(Command::new("dpkg-deb").arg("--extract").arg(deb.path()).arg(&tree))?;
     }
     for name in ["vmlinuz", "config"] {
-        let from = find_file(&tree, name).ok_or_else(|| failed(format!("no {name} in {}", names.join(", "))))?;
+        let from =
+            find_file(&tree, name).ok_or_else(|| failed(format!("no {name} in {}", names.join(", "))))?;
         std::fs::copy(&from, ready.join(name)).with_context(|| format!("cannot copy {}", from.display()))?;
     }
-    let config = std::fs::read_to_string(ready.join("config")).context("cannot read the kernel's configuration")?;
+    let config =
+        std::fs::read_to_string(ready.join("config")).context("cannot read the kernel's configuration")?;
     if !config.lines().any(|line| line == SCHED_EXT) {
         return Err(failed(format!("kernel {} was built without sched_ext", found.release)));
     }
-    std::fs::write(ready.join("release"), format!("{}\n", found.release)).context("cannot write the release")?;
+    std::fs::write(ready.join("release"), format!("{}\n", found.release))
+        .context("cannot write the release")?;
     let sums = proc::stdout(Command::new("sha256sum").args(["vmlinuz", "config"]).current_dir(ready))?;
     std::fs::write(ready.join("SHA256SUMS"), sums).context("cannot write the check sums")
 }
 
 /// The first file called `name` or `name-…` under `dir`.
 fn find_file(dir: &Path, name: &str) -> Option<PathBuf> {
-    let mut entries: Vec<PathBuf> = std::fs::read_dir(dir).ok()?.flatten().map(|entry| entry.path()).collect();
+    let mut entries: Vec<PathBuf> =
+        std::fs::read_dir(dir).ok()?.flatten().map(|entry| entry.path()).collect();
     entries.sort();
     let fits = |path: &PathBuf| {
         let file = path.file_name().unwrap_or_default().to_string_lossy();
         path.is_file() && (file == name || file.strip_prefix(name).is_some_and(|rest| rest.starts_with('-')))
     };
     let here = entries.iter().find(|path| fits(path)).cloned();
-    here.or_else(|| entries.iter().filter(|path| path.is_dir() && !path.is_symlink()).find_map(|sub| find_file(sub, name)))
+    here.or_else(|| {
+        entries.iter().filter(|path| path.is_dir() && !path.is_symlink()).find_map(|sub| find_file(sub, name))
+    })
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 /// The root of the workspace.
 pub fn workspace() -> PathBuf {
     // `cargo run` names the package directory; a binary started by hand falls back to where it was built.
-    let package = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_string());
+    let package =
+        std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_string());
     Path::new(&package).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
@@ -20,7 +21,9 @@ pub fn scenarios() -> PathBuf {
 pub fn target() -> Result<PathBuf> {
     let exe = std::env::current_exe().context("cannot find this program's own path")?;
     let profile_dir = exe.parent().and_then(Path::parent);
-    profile_dir.map(Path::to_path_buf).ok_or_else(|| anyhow!("{} is not inside a target directory", exe.display()))
+    profile_dir
+        .map(Path::to_path_buf)
+        .ok_or_else(|| anyhow!("{} is not inside a target directory", exe.display()))
 }
 
 /// `$HEARTH_CACHE`, else `$XDG_CACHE_HOME/hearth`, else `~/.cache/hearth`; created when missing.

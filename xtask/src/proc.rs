@@ -18,7 +18,8 @@ pub const POLL: Duration = Duration::from_millis(20);
 /// From here on Ctrl-C, SIGTERM and SIGHUP only set a flag: whoever waits for a child ends it and unwinds, so that
 /// temporary files are removed.
 pub fn catch_interrupts() -> Result<()> {
-    ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed)).context("cannot install the Ctrl-C handler")
+    ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed))
+        .context("cannot install the Ctrl-C handler")
 }
 
 /// Whether the user asked to stop.
@@ -93,7 +94,9 @@ pub fn capture(command: &mut Command) -> Result<Output> {
     command.stdin(Stdio::null()).stdout(clone(&log)?).stderr(clone(&log)?);
     let status = Guard::spawn(command)?.wait()?;
     let mut bytes = Vec::new();
-    log.seek(SeekFrom::Start(0)).and_then(|_| log.read_to_end(&mut bytes)).context("cannot read a child's output")?;
+    log.seek(SeekFrom::Start(0))
+        .and_then(|_| log.read_to_end(&mut bytes))
+        .context("cannot read a child's output")?;
     Ok(Output { status, text: String::from_utf8_lossy(&bytes).into_owned() })
 }
 
@@ -104,7 +107,11 @@ pub fn stdout(command: &mut Command) -> Result<String> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    Err(failed(format!("{name} failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr).trim())))
+    Err(failed(format!(
+        "{name} failed ({}): {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim()
+    )))
 }
 
 /// The path of a program: looked up in `PATH`, then in the system directories that a user's `PATH` often lacks.

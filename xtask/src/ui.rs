@@ -3,29 +3,27 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// One step that may take longer than a second. Dropping it clears the spinner.
 pub struct Step {
     bar: Option<ProgressBar>,
-    start: Instant,
 }
 
 impl Step {
     /// Shows `what` until the step is dropped.
     pub fn start(what: impl Into<String>) -> Self {
         let what = what.into();
-        let start = Instant::now();
         if !std::io::stderr().is_terminal() {
             eprintln!("- {what}");
-            return Self { bar: None, start };
+            return Self { bar: None };
         }
         let bar = ProgressBar::new_spinner().with_message(what);
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
             bar.set_style(style);
         }
         bar.enable_steady_tick(Duration::from_millis(200));
-        Self { bar: Some(bar), start }
+        Self { bar: Some(bar) }
     }
 
     /// Replaces the text of the spinner; elsewhere a step keeps its one line.
@@ -33,11 +31,6 @@ impl Step {
         if let Some(bar) = &self.bar {
             bar.set_message(what.into());
         }
-    }
-
-    /// Wall-clock time since the step began.
-    pub fn elapsed(&self) -> Duration {
-        self.start.elapsed()
     }
 }
 

@@ -41,7 +41,11 @@ impl Image {
                 image.entries.insert(format!("bin/{applet}"), Entry::Link("busybox".to_string()));
             }
         }
-        image.add_file("etc/passwd", 0o644, b"root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n".to_vec());
+        image.add_file(
+            "etc/passwd",
+            0o644,
+            b"root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n".to_vec(),
+        );
         image.add_file("etc/group", 0o644, b"root:x:0:\nnogroup:x:65534:\n".to_vec());
         image.add_file("etc/hosts", 0o644, b"127.0.0.1 localhost\n".to_vec());
         for (script, target) in [(INIT, "init"), (LIBRARY, "lab/lib.sh")] {
@@ -51,7 +55,8 @@ impl Image {
             image.add_file("boot/config", 0o644, read(config)?);
         }
         for name in ALWAYS {
-            let path = proc::which(name).ok_or_else(|| cannot(format!("no {name}: run `cargo xtask setup`")))?;
+            let path =
+                proc::which(name).ok_or_else(|| cannot(format!("no {name}: run `cargo xtask setup`")))?;
             image.add_program(&path)?;
         }
         Ok(image)
@@ -72,7 +77,8 @@ impl Image {
 
     /// Adds the script of a scenario and the variables that it finds set.
     pub fn add_scenario(&mut self, scenario: &Scenario, variables: &[(String, String)]) {
-        let line = |(name, value): &(String, String)| format!("export {name}='{}'\n", value.replace('\'', r"'\''"));
+        let line =
+            |(name, value): &(String, String)| format!("export {name}='{}'\n", value.replace('\'', r"'\''"));
         let text: String = variables.iter().map(line).collect();
         self.add_file("lab/env", 0o644, text.into_bytes());
         self.add_file("lab/scenario.sh", 0o755, scenario.script.clone().into_bytes());
@@ -96,7 +102,8 @@ impl Image {
 
     /// Writes the archive. It is not compressed: an emulated guest unpacks it faster this way.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let file = std::fs::File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+        let file =
+            std::fs::File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
         self.pack(std::io::BufWriter::new(file)).with_context(|| format!("cannot write {}", path.display()))
     }
 
@@ -109,7 +116,8 @@ impl Image {
                 Entry::File { mode, bytes } => (0o100000 | mode, 1, bytes),
             };
             let head = cpio::newc::Builder::new(path).ino(number).mode(mode).nlink(links);
-            let size = u32::try_from(bytes.len()).map_err(|_| std::io::Error::other(format!("{path} is too large")))?;
+            let size = u32::try_from(bytes.len())
+                .map_err(|_| std::io::Error::other(format!("{path} is too large")))?;
             let mut writer = head.write(out, size);
             std::io::Write::write_all(&mut writer, bytes)?;
             out = writer.finish()?;

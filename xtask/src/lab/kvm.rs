@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Whether KVM really runs a stock kernel here: the device may be there (nested, restricted) and still not work.
 
+use super::Settings;
 use super::boot::{Accel, End, Machine};
 use super::image::Image;
 use super::results;
 use super::scenario::{Clock, Scenario};
 use super::topology::Topology;
-use super::Settings;
 use crate::fail::cannot;
 use crate::kernel::Kernel;
 use crate::paths;

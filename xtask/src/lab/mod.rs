@@ -203,7 +203,11 @@ pub fn require_tools() -> Result<()> {
     if needs::qemu_is_recent() {
         return Ok(());
     }
-    Err(cannot(format!("the lab needs {} {} or later: run `cargo xtask setup`", needs::QEMU, needs::QEMU_MAJOR_MIN)))
+    Err(cannot(format!(
+        "the lab needs {} {} or later: run `cargo xtask setup`",
+        needs::QEMU,
+        needs::QEMU_MAJOR_MIN
+    )))
 }
 
 /// Boots the scenario on each of its machines, as often as it wants.
@@ -223,7 +227,8 @@ pub fn run_scenario(scenario: &Scenario, settings: &Settings) -> Result<Report> 
     let kvm = scenario.clock == Clock::Real && kvm::wanted(settings)?;
     for &topology in &scenario.topologies {
         for number in 1..=scenario.boots {
-            let step = Step::start(format!("{} on {topology}, boot {number} of {}", scenario.name, scenario.boots));
+            let step =
+                Step::start(format!("{} on {topology}, boot {number} of {}", scenario.name, scenario.boots));
             let boot = boot_once(scenario, settings, &mut image, topology, kvm, number)?;
             report.boots.push(BootReport::new(scenario, topology, kvm, number, &boot));
             drop(step);
@@ -271,11 +276,15 @@ fn boot_once(
 }
 
 /// The programs of a scenario: given by hand, our own (built first), or the host's; or the reason why one is missing.
-fn find_programs(scenario: &Scenario, settings: &Settings) -> Result<Result<BTreeMap<String, PathBuf>, String>> {
+fn find_programs(
+    scenario: &Scenario,
+    settings: &Settings,
+) -> Result<Result<BTreeMap<String, PathBuf>, String>> {
     let mut programs = settings.programs.clone();
     let wanted: Vec<&str> = scenario.needs.iter().map(String::as_str).collect();
     let open: Vec<&str> = wanted.into_iter().filter(|name| !programs.contains_key(*name)).collect();
-    let (ours, theirs): (Vec<&str>, Vec<&str>) = open.into_iter().partition(|name| build::PROGRAMS.contains(name));
+    let (ours, theirs): (Vec<&str>, Vec<&str>) =
+        open.into_iter().partition(|name| build::PROGRAMS.contains(name));
     if settings.build {
         build::release(&ours)?;
     }

@@ -17,7 +17,11 @@ const PEERS: &[&str] = &["scx_rustland", "scx_rlfifo", "scx_lavd", "scx_bpfland"
 pub fn obtain(name: &str) -> Result<PathBuf> {
     if name.contains('/') {
         let path = Path::new(name);
-        return if proc::is_executable(path) { Ok(path.to_path_buf()) } else { Err(usage(format!("{name} is no program"))) };
+        return if proc::is_executable(path) {
+            Ok(path.to_path_buf())
+        } else {
+            Err(usage(format!("{name} is no program")))
+        };
     }
     if !PEERS.contains(&name) {
         return Err(usage(format!("unknown peer '{name}': use a path, or one of {}", PEERS.join(", "))));

@@ -4,8 +4,9 @@
 use super::boot::{Boot, End};
 use super::results::{self, Check};
 use super::scenario::Scenario;
-use super::table::{self, Table};
+use super::table;
 use super::topology::Topology;
+use crate::daemon::Stats;
 use crate::proc;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -50,7 +51,8 @@ impl BootReport {
         let faults = parsed.faults(&boot.console);
         let mut checks = parsed.checks;
         checks.push(end_check(&boot.end, parsed.end, boot.wall.as_secs()));
-        let log = if faults.is_empty() { "no fault in the kernel log".to_string() } else { faults.join(" / ") };
+        let log =
+            if faults.is_empty() { "no fault in the kernel log".to_string() } else { faults.join(" / ") };
         checks.push(Check { name: "kernel-log".to_string(), ok: faults.is_empty(), text: log });
         let failed = checks.iter().any(|check| !check.ok);
         Self {
@@ -138,8 +140,15 @@ impl Report {
             println!("{} skipped: {reason}", self.scenario);
         }
         self.boots.iter().for_each(BootReport::print);
-        for table in self.tables() {
+        let (stats, rows): (Vec<_>, Vec<_>) =
+            self.rows().into_iter().partition(|row| Stats::of(row).is_some());
+        let (load, other): (Vec<_>, Vec<_>) = rows.into_iter().partition(table::is_schbench);
+        for table in table::plain(&other).iter().chain(&table::schbench(&load)) {
             println!("\n{table}");
+        }
+        for stats in stats.iter().filter_map(Stats::of) {
+            println!("\n  hearth, {}:", stats.policy());
+            stats.lines().iter().for_each(|line| println!("  {line}"));
         }
     }
 
@@ -160,14 +169,6 @@ impl Report {
         };
         self.boots.iter().flat_map(|boot| boot.results.iter().map(move |result| row(boot, result))).collect()
     }
-
-    fn tables(&self) -> Vec<Table> {
-        let rows = self.rows();
-        let (load, other): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| table::is_schbench(row));
-        let mut tables = table::plain(&other);
-        tables.extend(table::schbench(&load));
-        tables
-    }
 }
 
 #[cfg(test)]
@@ -177,7 +178,8 @@ mod tests {
 
     fn judge(end: End, console: &str, results: &str) -> BootReport {
         let scenario = Scenario::parse("x", "true\n").unwrap();
-        let boot = Boot { end, console: console.into(), results: results.into(), wall: Duration::from_secs(7) };
+        let boot =
+            Boot { end, console: console.into(), results: results.into(), wall: Duration::from_secs(7) };
         BootReport::new(&scenario, "2x2".parse().unwrap(), false, 1, &boot)
     }
 

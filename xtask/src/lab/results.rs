@@ -101,7 +101,8 @@ impl Parsed {
     /// The lines of the kernel log and the console that no healthy run has.
     pub fn faults(&self, console: &str) -> Vec<String> {
         let is_fault = |line: &&str| {
-            FAULTS.iter().any(|fault| line.contains(fault)) && !self.allowed.iter().any(|text| line.contains(text.as_str()))
+            FAULTS.iter().any(|fault| line.contains(fault))
+                && !self.allowed.iter().any(|text| line.contains(text.as_str()))
         };
         let lines = self.log.iter().map(String::as_str).chain(console.lines());
         let mut found: Vec<String> = lines.filter(is_fault).map(|line| line.trim().to_string()).collect();
@@ -132,7 +133,9 @@ mod tests {
 
     #[test]
     fn unreadable_lines_fail() {
-        for line in ["RESULT {", "RESULT [1]", "CHECK", "CHECK x", "CHECK x maybe", "SKIP", "END x", "ALLOW ", "what"] {
+        for line in
+            ["RESULT {", "RESULT [1]", "CHECK", "CHECK x", "CHECK x maybe", "SKIP", "END x", "ALLOW ", "what"]
+        {
             let parsed = parse(line);
             assert!(!parsed.checks[0].ok && parsed.checks[0].name == "protocol", "{line}");
         }

@@ -73,10 +73,14 @@ impl Scenario {
             script: script.to_string(),
         };
         for line in script.lines().take_while(|line| line.starts_with('#')) {
-            let Some((key, value)) = line.strip_prefix("# ").and_then(|line| line.split_once(": ")) else { continue };
+            let Some((key, value)) = line.strip_prefix("# ").and_then(|line| line.split_once(": ")) else {
+                continue;
+            };
             // A key is one lower-case word; anything else in the head is prose.
             if key.chars().all(|c| c.is_ascii_lowercase()) {
-                scenario.set(key, value.trim()).with_context(|| format!("{name}.sh: '# {key}: {}'", value.trim()))?;
+                scenario
+                    .set(key, value.trim())
+                    .with_context(|| format!("{name}.sh: '# {key}: {}'", value.trim()))?;
             }
         }
         Ok(scenario)
@@ -86,9 +90,12 @@ impl Scenario {
         let words = || value.split_whitespace().map(str::to_string).collect::<Vec<_>>();
         match key {
             "about" => self.about = value.to_string(),
-            "topology" => self.topologies = value.split_whitespace().map(str::parse).collect::<Result<_>>()?,
+            "topology" => {
+                self.topologies = value.split_whitespace().map(str::parse).collect::<Result<_>>()?
+            }
             "clock" => {
-                self.clock = clap::ValueEnum::from_str(value, false).map_err(|_| anyhow!("use virtual or real"))?;
+                self.clock =
+                    clap::ValueEnum::from_str(value, false).map_err(|_| anyhow!("use virtual or real"))?;
             }
             "timeout" => self.timeout_s = positive(value)?.into(),
             "boots" => self.boots = positive(value)?,
@@ -103,7 +110,8 @@ impl Scenario {
 
     /// Reads a script from any path.
     pub fn read(path: &Path) -> Result<Self> {
-        let script = std::fs::read_to_string(path).map_err(|error| usage(format!("{}: {error}", path.display())))?;
+        let script =
+            std::fs::read_to_string(path).map_err(|error| usage(format!("{}: {error}", path.display())))?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Self::parse(&name, &script).map_err(|error| usage(format!("{error:#}")))
     }

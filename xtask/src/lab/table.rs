@@ -47,7 +47,8 @@ fn text(value: Option<&Value>) -> String {
 /// One table for each set of keys, in the order of first appearance; places that do not vary are left out.
 pub fn plain(rows: &[Row]) -> Vec<Table> {
     let fixed = |key: &str| {
-        matches!(key, "kernel" | "topology" | "clock" | "boot") && rows.iter().all(|row| row.get(key) == rows[0].get(key))
+        matches!(key, "kernel" | "topology" | "clock" | "boot")
+            && rows.iter().all(|row| row.get(key) == rows[0].get(key))
     };
     let mut tables: Vec<Table> = Vec::new();
     for row in rows {
@@ -72,7 +73,17 @@ pub fn schbench(rows: &[Row]) -> Option<Table> {
     if cells.is_empty() {
         return None;
     }
-    let heads = ["topology", "threads", "scheduler", "runs", "p50_us", "p99_us", "p99.9_us", "p50/default", "p99/default"];
+    let heads = [
+        "topology",
+        "threads",
+        "scheduler",
+        "runs",
+        "p50_us",
+        "p99_us",
+        "p99.9_us",
+        "p50/default",
+        "p99/default",
+    ];
     let mut table = Table { heads: heads.map(str::to_string).to_vec(), rows: Vec::new() };
     for cell in &cells {
         let base = cells.iter().find(|other| {
@@ -82,7 +93,8 @@ pub fn schbench(rows: &[Row]) -> Option<Table> {
             Some(base) if base > 0.0 => format!("{:.2}", cell.median[index] / base),
             _ => "-".to_string(),
         };
-        let mut row = vec![cell.topology.clone(), cell.threads.to_string(), cell.sched.clone(), cell.runs.to_string()];
+        let mut row =
+            vec![cell.topology.clone(), cell.threads.to_string(), cell.sched.clone(), cell.runs.to_string()];
         row.extend(cell.median.iter().map(|value| format!("{value:.0}")));
         row.extend([relative(0), relative(1)]);
         table.rows.push(row);
@@ -112,7 +124,8 @@ pub fn medians(rows: &[Row]) -> Vec<Cell> {
         let threads = row.get("threads").and_then(Value::as_u64).unwrap_or(0);
         (text(row.get("topology")), threads, text(row.get("sched")))
     };
-    let measured: Vec<&Row> = rows.iter().filter(|row| row.get("run").and_then(Value::as_u64) != Some(0)).collect();
+    let measured: Vec<&Row> =
+        rows.iter().filter(|row| row.get("run").and_then(Value::as_u64) != Some(0)).collect();
     let mut keys = Vec::new();
     for row in &measured {
         if !keys.contains(&key(row)) {
@@ -122,9 +135,16 @@ pub fn medians(rows: &[Row]) -> Vec<Cell> {
     keys.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
     let cell = |key_of_cell: (String, u64, String)| {
         let here: Vec<&&Row> = measured.iter().filter(|row| key(row) == key_of_cell).collect();
-        let values = |name: &str| here.iter().filter_map(|row| row.get(name).and_then(Value::as_f64)).collect();
+        let values =
+            |name: &str| here.iter().filter_map(|row| row.get(name).and_then(Value::as_f64)).collect();
         let (topology, threads, sched) = key_of_cell;
-        Cell { topology, threads, sched, runs: here.len(), median: PERCENTILES.map(|name| median(values(name))) }
+        Cell {
+            topology,
+            threads,
+            sched,
+            runs: here.len(),
+            median: PERCENTILES.map(|name| median(values(name))),
+        }
     };
     keys.into_iter().map(cell).collect()
 }
@@ -167,7 +187,9 @@ mod tests {
 
     #[test]
     fn plain_tables_follow_the_keys() {
-        let rows = rows("{\"boot\":1,\"kind\":\"a\",\"n\":1}\n{\"boot\":1,\"kind\":\"b\",\"n\":22}\n{\"boot\":1,\"m\":null}");
+        let rows = rows(
+            "{\"boot\":1,\"kind\":\"a\",\"n\":1}\n{\"boot\":1,\"kind\":\"b\",\"n\":22}\n{\"boot\":1,\"m\":null}",
+        );
         let tables = plain(&rows);
         assert_eq!(tables.len(), 2);
         assert_eq!(tables[0].to_string(), "  kind  n\n  a      1\n  b     22\n");

@@ -41,8 +41,11 @@ impl FromStr for Topology {
         if let Some((_, shape)) = PRESETS.iter().find(|(name, _)| *name == text) {
             return shape.parse();
         }
-        let wrong = || anyhow!("'{text}' is no topology: use N, LLCSxCORES, LLCSxCORESxTHREADS or {}", preset_names());
-        let number = |part: &str| part.parse::<u32>().ok().filter(|n| (1..=CPUS_MAX).contains(n)).ok_or_else(wrong);
+        let wrong = || {
+            anyhow!("'{text}' is no topology: use N, LLCSxCORES, LLCSxCORESxTHREADS or {}", preset_names())
+        };
+        let number =
+            |part: &str| part.parse::<u32>().ok().filter(|n| (1..=CPUS_MAX).contains(n)).ok_or_else(wrong);
         let parts = text.split('x').map(number).collect::<Result<Vec<u32>>>()?;
         let (llcs, cores, threads) = match parts[..] {
             [cores] => (1, cores, 1),
@@ -94,7 +97,21 @@ mod tests {
 
     #[test]
     fn refused() {
-        for text in ["", "0", "x", "2x", "2x0", "-1", "2x2x3", "1x2x2x2", "256", "200x200", "4294967295x2", "big", "2 x 2"] {
+        for text in [
+            "",
+            "0",
+            "x",
+            "2x",
+            "2x0",
+            "-1",
+            "2x2x3",
+            "1x2x2x2",
+            "256",
+            "200x200",
+            "4294967295x2",
+            "big",
+            "2 x 2",
+        ] {
             assert!(text.parse::<Topology>().is_err(), "{text}");
         }
     }

@@ -85,9 +85,8 @@ pub fn run(args: &SetupArgs) -> Result<()> {
     if args.check {
         return Err(cannot(format!("missing here:\n  {wanted}")));
     }
-    install_all(&missing, args).map_err(|error| {
-        cannot(format!("{error:#}\nsetup needed (and needs the network for):\n  {wanted}"))
-    })
+    install_all(&missing, args)
+        .map_err(|error| cannot(format!("{error:#}\nsetup needed (and needs the network for):\n  {wanted}")))
 }
 
 /// Installs whatever the build and the lab need; used by `demo` and `test`.
@@ -119,12 +118,17 @@ fn install_all(missing: &Missing, args: &SetupArgs) -> Result<()> {
 
 fn install_packages(names: &[&str]) -> Result<()> {
     if !apt::available() {
-        return Err(cannot(format!("this system has no apt: install the equivalents of {}", names.join(" "))));
+        return Err(cannot(format!(
+            "this system has no apt: install the equivalents of {}",
+            names.join(" ")
+        )));
     }
     if !proc::is_root() {
         let exe = std::env::current_exe().context("cannot find this program's own path")?;
         let command = format!("sudo {} setup --packages-only", exe.display());
-        return Err(cannot(format!("packages are missing; as root this would install them:\n\n  {command}\n")));
+        return Err(cannot(format!(
+            "packages are missing; as root this would install them:\n\n  {command}\n"
+        )));
     }
     let system = Apt::system();
     if apt::lists_are_empty() {
@@ -152,7 +156,9 @@ fn install_qemu(system: &Apt) -> Result<()> {
     let os_release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     let _step = Step::start(format!("installing {QEMU_PACKAGE}"));
     if codename(&os_release) != Some("bookworm") {
-        return system.install(&[QEMU_PACKAGE]).or_else(|_| system.update().and_then(|()| system.install(&[QEMU_PACKAGE])));
+        return system
+            .install(&[QEMU_PACKAGE])
+            .or_else(|_| system.update().and_then(|()| system.install(&[QEMU_PACKAGE])));
     }
     let scratch = paths::scratch("apt-")?;
     let backports = Apt::private(scratch.path(), "bookworm-backports", true)?;
@@ -161,7 +167,10 @@ fn install_qemu(system: &Apt) -> Result<()> {
 }
 
 fn codename(os_release: &str) -> Option<&str> {
-    os_release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).map(|name| name.trim_matches('"'))
+    os_release
+        .lines()
+        .find_map(|line| line.strip_prefix("VERSION_CODENAME="))
+        .map(|name| name.trim_matches('"'))
 }
 
 /// Whether building would have to download crates.
@@ -185,7 +194,11 @@ fn components_missing() -> Vec<&'static str> {
     let Ok(sysroot) = proc::stdout(ask.args(["--print", "sysroot"])) else { return Vec::new() };
     let bin = std::path::Path::new(sysroot.trim()).join("bin");
     let components = [("rustfmt", "rustfmt"), ("cargo-clippy", "clippy")];
-    components.into_iter().filter(|(file, _)| !bin.join(file).exists()).map(|(_, component)| component).collect()
+    components
+        .into_iter()
+        .filter(|(file, _)| !bin.join(file).exists())
+        .map(|(_, component)| component)
+        .collect()
 }
 
 #[cfg(test)]

@@ -92,7 +92,10 @@ mod tests {
 
     #[test]
     fn versions_of_qemu() {
-        assert_eq!(qemu_major("QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2+deb13u1~bpo12+1)"), Some(10));
+        assert_eq!(
+            qemu_major("QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2+deb13u1~bpo12+1)"),
+            Some(10)
+        );
         assert_eq!(qemu_major("QEMU emulator version 7.2.17 (Debian 1:7.2+dfsg-7)"), Some(7));
         assert_eq!(qemu_major("nonsense"), None);
     }

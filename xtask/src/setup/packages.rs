@@ -55,7 +55,8 @@ fn newest_by_meta(depends: &BTreeMap<String, String>) -> Option<String> {
 
 fn newest_of_series(depends: &BTreeMap<String, String>, series: &str) -> Option<String> {
     let prefixes = ["linux-binary-", "linux-image-"];
-    let releases = depends.keys().filter_map(|name| prefixes.iter().find_map(|prefix| name.strip_prefix(prefix)));
+    let releases =
+        depends.keys().filter_map(|name| prefixes.iter().find_map(|prefix| name.strip_prefix(prefix)));
     let fits = |release: &&str| {
         let rest = release.strip_prefix(series);
         release.ends_with(FLAVOUR) && rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
