@@ -201,7 +201,7 @@ static __always_inline void tell(u8 kind, u32 idx, u32 gen, u32 pid, s32 cpu)
 	if (!r) {
 		struct hearth_ctl *ctl = ctl_of();
 
-		if (ctl && kind != HEARTH_ASK && kind != HEARTH_PING)
+		if (ctl && kind != HEARTH_ASK)
 			__sync_fetch_and_add(&ctl->lost, 1);
 		return;
 	}
@@ -237,6 +237,24 @@ static __always_inline void fill_runnable(struct hearth_record *r, struct task_s
 	t->slept_ns = 0;
 	t->fresh = 0;
 	t->yielded = 0;
+}
+
+/* Tell (again) of a task that is held. */
+static __always_inline bool tell_held(struct task_struct *p, struct hearth_task *t, bool notify)
+{
+	struct hearth_record *r;
+
+	if (!t->held || t->idx == HEARTH_UNTRACKED)
+		return true;
+	r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
+	if (!r)
+		return false;
+	fill_runnable(r, p, t, HEARTH_WHY_RESCAN);
+	if (notify)
+		submit(r);
+	else
+		bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	return true;
 }
 
 static __always_inline void arm_timer(struct hearth_ctl *ctl)
@@ -732,15 +750,9 @@ int hearth_rescan(void *ctx)
 		bpf_rcu_read_lock();
 		bpf_for_each(scx_dsq, p, HEARTH_DSQ_HOLD + llc, 0) {
 			struct hearth_task *t = task_of(p);
-			struct hearth_record *r;
 
-			if (!t || !t->held || t->idx == HEARTH_UNTRACKED)
-				continue;
-			r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
-			if (!r)
+			if (t && !tell_held(p, t, false))
 				break;
-			fill_runnable(r, p, t, HEARTH_WHY_RESCAN);
-			bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 		}
 		bpf_rcu_read_unlock();
 	}
@@ -807,29 +819,31 @@ static int hearth_tick(void *map, int *key, struct hearth_timer *timer)
 	if (!ctl)
 		return 0;
 	count(HEARTH_S_TIMER);
-	bpf_for(i, 0, nr_llcs) {
-		u64 at = head_age_stamp(HEARTH_DSQ_HOLD + i);
-
-		if (at < oldest)
-			oldest = at;
-	}
 	avail = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
 	cons = bpf_ringbuf_query(&ring, BPF_RB_CONS_POS);
 	if (!avail || cons != timer_last_cons)
 		timer_progress_at = now;
 	timer_last_cons = cons;
+	bpf_for(i, 0, nr_llcs) {
+		struct task_struct *p = __COMPAT_scx_bpf_dsq_peek(HEARTH_DSQ_HOLD + i);
+		struct hearth_task *t = p ? task_of(p) : NULL;
 
-	if (oldest != ~0ULL && !ctl->takeover) {
-		u64 age = now > oldest ? now - oldest : 0;
-
-		if (age >= takeover_limit_ns && avail && now - timer_progress_at >= takeover_limit_ns / 2) {
-			take_over(ctl, now);
-		} else if (age >= takeover_limit_ns / 2 && !avail) {
-			/* Read, but not decided: maybe on purpose, maybe the dispatcher is gone. Ask; it shows. */
+		if (!t)
+			continue;
+		if (t->queued_at < oldest)
+			oldest = t->queued_at;
+		/*
+		 * Read, but not decided: perhaps on purpose (it waits its turn), perhaps the notice was lost or the
+		 * dispatcher is gone. Tell again: a living dispatcher knows, an absent one is found out.
+		 */
+		if (!avail && !ctl->takeover && t->queued_at + takeover_limit_ns / 2 <= now) {
 			count(HEARTH_S_PINGS);
-			tell(HEARTH_PING, HEARTH_NO_TASK, 0, 0, -1);
+			tell_held(p, t, true);
 		}
 	}
+	if (oldest != ~0ULL && !ctl->takeover && avail && oldest + takeover_limit_ns <= now &&
+	    timer_progress_at + takeover_limit_ns / 2 <= now)
+		take_over(ctl, now);
 	if (ctl->takeover && oldest != ~0ULL) {
 		bpf_for(i, 0, nr_cpu_ids)
 			scx_bpf_kick_cpu(i, SCX_KICK_IDLE);
@@ -890,6 +904,7 @@ void BPF_STRUCT_OPS(hearth_exit, struct scx_exit_info *ei)
 	if (ctl)
 		ctl->enabled = 0;
 	UEI_RECORD(uei, ei);
+	tell(HEARTH_DETACHED, HEARTH_NO_TASK, 0, 0, -1);
 }
 
 void BPF_STRUCT_OPS(hearth_dump, struct scx_dump_ctx *dctx)

@@ -41,7 +41,7 @@ enum hearth_kind {
 	HEARTH_ASK, /* a CPU ran dry while tasks wait */
 	HEARTH_EXIT, /* the task is gone */
 	HEARTH_EXEC, /* the task runs another program now */
-	HEARTH_PING, /* the head of a HOLD queue is old and the ring is empty: look again */
+	HEARTH_DETACHED, /* the scheduler is being taken down */
 };
 
 /* Why a task became runnable: hearth_record.why. Order as in the core's enum Why. */
@@ -174,7 +174,7 @@ enum hearth_stat {
 	HEARTH_S_RESCUED, /* moved out of a CPU's own queue by the timer */
 	HEARTH_S_EXTENDED, /* slices of lone tasks extended in the kernel */
 	HEARTH_S_ASKS,
-	HEARTH_S_PINGS,
+	HEARTH_S_PINGS, /* the timer told again of a task that had waited in HOLD for long */
 	HEARTH_S_NOTIFIED, /* records that had to wake the dispatcher */
 	HEARTH_S_MIG_SAME, /* runs on the CPU of the run before */
 	HEARTH_S_MIG_LLC, /* on another CPU of the same LLC domain */

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The few system calls that no crate of ours wraps. All `unsafe` of the daemon lives here, in `ring.rs` and in
+//! `tables.rs`.
+
+use anyhow::{Context, Result, bail};
+use hearth::ids::Nanos;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Now, on the clock that the shim stamps with (`bpf_ktime_get_ns`).
+#[must_use]
+pub fn now_ns() -> Nanos {
+    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `ts` is a valid timespec for the call to fill; CLOCK_MONOTONIC always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut ts) };
+    ts.tv_sec.unsigned_abs() * 1_000_000_000 + ts.tv_nsec.unsigned_abs()
+}
+
+/// How [`become_real_time`] ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// SCHED_FIFO at this priority.
+    Fifo(i32),
+    /// The kernel refused (a real-time budget of zero in this control group, or no privilege): an ordinary
+    /// sched_ext task on the shim's in-kernel path.
+    Ordinary,
+}
+
+/// Makes the calling thread SCHED_FIFO, with children that do not inherit it and a limit on CPU time without a
+/// blocking call, so that a runaway dispatcher gets a signal instead of the machine.
+pub fn become_real_time(priority: i32) -> Class {
+    let limit = libc::rlimit { rlim_cur: 500_000, rlim_max: 1_000_000 };
+    let param = libc::sched_param { sched_priority: priority };
+    // SAFETY: both structs are valid for the calls; pid 0 is the calling thread.
+    unsafe {
+        libc::setrlimit(libc::RLIMIT_RTTIME, &limit);
+        if libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &param) == 0 {
+            Class::Fifo(priority)
+        } else {
+            Class::Ordinary
+        }
+    }
+}
+
+/// Ends what [`become_real_time`] began.
+pub fn become_ordinary() {
+    let param = libc::sched_param { sched_priority: 0 };
+    // SAFETY: a valid struct; pid 0 is the calling thread. Leaving a real-time class is always allowed.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &param) };
+}
+
+/// Raises the limit of locked memory, which older kernels charge BPF maps to. Failing is not fatal.
+pub fn unlimit_memlock() -> bool {
+    let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: `limit` is a valid rlimit for the call.
+    unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) == 0 }
+}
+
+/// Blocks until `fd` is readable, a signal arrives, or the time is over.
+pub fn wait_readable(fd: BorrowedFd, timeout: Nanos) {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let ts = libc::timespec {
+        tv_sec: i64::try_from(timeout / 1_000_000_000).unwrap_or(i64::MAX),
+        tv_nsec: (timeout % 1_000_000_000).cast_signed(),
+    };
+    // SAFETY: one valid pollfd, a valid timespec, no signal mask.
+    unsafe { libc::ppoll(&mut poll, 1, &ts, std::ptr::null()) };
+}
+
+/// Runs a SEC("syscall") program once. One system call, no allocation.
+pub fn run_program(program: BorrowedFd) -> Result<()> {
+    let mut opts = libbpf_rs::libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_rs::libbpf_sys::bpf_test_run_opts>() as libbpf_rs::libbpf_sys::size_t,
+        ..Default::default()
+    };
+    // SAFETY: `opts` is valid and says its own size; the program takes no context.
+    let err = unsafe { libbpf_rs::libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut opts) };
+    if err != 0 {
+        return Err(io::Error::from_raw_os_error(-err)).context("running a shim program failed");
+    }
+    if opts.retval.cast_signed() < 0 {
+        bail!("the shim is no longer attached");
+    }
+    Ok(())
+}
+
+/// Page faults (minor + major) of the calling thread so far.
+#[must_use]
+pub fn thread_faults() -> u64 {
+    // SAFETY: rusage is plain old data, for which all-zero is a valid value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is valid for the call to fill.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
+    usage.ru_minflt.unsigned_abs() + usage.ru_majflt.unsigned_abs()
+}
+
+/// CPU time of the calling thread so far.
+#[must_use]
+pub fn thread_cpu_ns() -> Nanos {
+    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `ts` is a valid timespec for the call to fill.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut ts) };
+    ts.tv_sec.unsigned_abs() * 1_000_000_000 + ts.tv_nsec.unsigned_abs()
+}
