@@ -43,7 +43,7 @@ pub const LINE_CHECK_NS: Nanos = 500_000;
 pub const START_CHECK_NS: Nanos = 10_000_000;
 
 /// Everyone who waits for the same CPU gets a turn within this time: slices shrink as the line grows
-/// (down to the shortest of [`SLICE_NS`]).
+/// (down to the shortest of [`SLICE_NS`]), and in a queue that a policy orders, who has waited this long is next.
 pub const MAX_TURN_NS: Nanos = 1_000_000_000;
 
 /// Answers "retry" to one decision before the dispatcher leaves the task to the next rescan.

@@ -7,8 +7,8 @@
 use crate::cpuset::{clear, first_and, first_and3, set, test, words_for};
 use crate::event::CpuStatus;
 use crate::ids::{CpuId, LlcId};
-use crate::ordered::NONE;
 use crate::reason::Reason;
+use crate::tasks::List;
 use crate::topology::Topology;
 use crate::tournament::{Entry, Tournament};
 
@@ -27,10 +27,8 @@ pub(crate) struct CpuRow {
     pub in_flight: u32,
     /// Tasks that wait in the ordered queue of this one CPU.
     pub pinned: u32,
-    /// Its line, oldest first: tasks committed to its own queue and not seen leaving it. Links are in the task rows.
-    pub line_head: u32,
-    pub line_tail: u32,
-    pub line_len: u32,
+    /// Its line, oldest first: tasks committed to its own queue and not seen leaving it.
+    pub line: List,
     llc: u32,
     core: u32,
     /// Its place in the tournament; none: it is not online.
@@ -41,7 +39,7 @@ impl CpuRow {
     /// Tasks of the line that have someone before them.
     pub fn waiters(&self) -> u32 {
         let occupied = self.status.curr.is_some() || self.status.other || self.status.held;
-        self.line_len.saturating_sub(u32::from(!occupied))
+        self.line.len().saturating_sub(u32::from(!occupied))
     }
 }
 
@@ -272,16 +270,5 @@ fn empty_row(cpu: CpuId) -> CpuRow {
         busy_ns: 0,
         depth: 0,
     };
-    CpuRow {
-        status,
-        depth: 0,
-        in_flight: 0,
-        pinned: 0,
-        line_head: NONE,
-        line_tail: NONE,
-        line_len: 0,
-        llc: 0,
-        core: 0,
-        pos: None,
-    }
+    CpuRow { status, depth: 0, in_flight: 0, pinned: 0, line: List::EMPTY, llc: 0, core: 0, pos: None }
 }

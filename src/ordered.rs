@@ -72,6 +72,16 @@ impl Ordered {
         (first != NONE).then_some(first)
     }
 
+    /// The last row of a queue.
+    pub fn last(&self, queue: usize) -> Option<u32> {
+        let (mut at, mut last) = (self.queues[queue].root, NONE);
+        while at != NONE {
+            last = at;
+            at = self.nodes[at as usize].right;
+        }
+        (last != NONE).then_some(last)
+    }
+
     /// The key of a row that waits.
     pub fn key(&self, row: u32) -> Key {
         self.nodes[row as usize].key
@@ -253,6 +263,7 @@ mod tests {
                 for (i, expect) in plain.iter().enumerate() {
                     prop_assert_eq!(q.iter(i).collect::<Vec<_>>(), expect.values().copied().collect::<Vec<_>>());
                     prop_assert_eq!(q.len(i) as usize, expect.len());
+                    prop_assert_eq!(q.last(i), expect.values().last().copied());
                 }
             }
         }

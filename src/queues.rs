@@ -8,7 +8,7 @@ use crate::cpuset::{clear, set};
 use crate::ids::{CpuId, LlcId};
 use crate::machine::Machine;
 use crate::ordered::{NONE, Ordered};
-use crate::tasks::Tasks;
+use crate::tasks::{List, Tasks};
 use crate::tournament::Tournament;
 
 /// One waiter per CPU, in the units that domains are compared in.
@@ -18,6 +18,8 @@ const WAITER_PER_CPU: u32 = 64;
 #[derive(Debug)]
 pub(crate) struct Queues {
     pub ordered: Ordered,
+    /// Each queue once more, by arrival: it shows who starves.
+    arrivals: Vec<List>,
     llcs: usize,
     /// Waiters per CPU of each domain.
     crowd: Tournament,
@@ -38,6 +40,7 @@ impl Queues {
         }
         Self {
             ordered: Ordered::new(llcs + cpus, max_tasks),
+            arrivals: vec![List::EMPTY; llcs + cpus],
             llcs,
             crowd,
             movable: vec![0; machine.online.len()],
@@ -110,6 +113,7 @@ impl Queues {
         let queue = self.home(row, tasks, machine);
         self.ordered.insert(queue, row, order);
         tasks.rows[row as usize].queue = queue as u32;
+        self.arrivals[queue].push(row, &mut tasks.rows);
         self.waiting += 1;
         self.counted(queue, row, tasks, machine, true);
     }
@@ -121,8 +125,14 @@ impl Queues {
             return;
         }
         self.ordered.remove(queue as usize, row);
+        self.arrivals[queue as usize].remove(row, &mut tasks.rows);
         self.waiting -= 1;
         self.counted(queue as usize, row, tasks, machine, false);
+    }
+
+    /// Who has been in a queue for longest.
+    pub fn oldest(&self, queue: usize) -> Option<u32> {
+        self.arrivals[queue].first()
     }
 
     fn counted(&mut self, queue: usize, row: u32, tasks: &Tasks, machine: &mut Machine, joined: bool) {

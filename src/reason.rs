@@ -43,6 +43,11 @@ pub enum Reason {
         /// The policy's sort key.
         order: u64,
     },
+    /// It has waited so long that the policy's order does not count any more.
+    Starving {
+        /// How long it had waited, in microseconds.
+        waited_us: u32,
+    },
     /// It takes the CPU from a task that has had more than its share.
     Preempts {
         /// By how much the running task is ahead, in microseconds of the policy's own measure.
@@ -66,6 +71,9 @@ impl fmt::Display for Reason {
             Reason::Pulled { from } => write!(f, "an idle CPU pulled it out of CPU {}'s line", from.0),
             Reason::FirstInOrder { order } => write!(f, "first in order (key {order}) when the CPU asked"),
             Reason::Stolen { order } => write!(f, "first in another domain's order (key {order})"),
+            Reason::Starving { waited_us } => {
+                write!(f, "waited {waited_us} us: its turn, whatever the order")
+            }
             Reason::Preempts { lead_us } => write!(f, "the task running there is {lead_us} us ahead of it"),
             Reason::Corrected => write!(f, "the proposed CPU is not allowed for it; this one is"),
         }

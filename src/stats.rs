@@ -74,6 +74,7 @@ pub struct ByReason {
     pub pulled: u64,
     pub first_in_order: u64,
     pub stolen: u64,
+    pub starving: u64,
     pub preempts: u64,
     pub corrected: u64,
 }
@@ -108,6 +109,7 @@ impl ByReason {
             Reason::Pulled { .. } => &mut self.pulled,
             Reason::FirstInOrder { .. } => &mut self.first_in_order,
             Reason::Stolen { .. } => &mut self.stolen,
+            Reason::Starving { .. } => &mut self.starving,
             Reason::Preempts { .. } => &mut self.preempts,
             Reason::Corrected => &mut self.corrected,
         } += 1;

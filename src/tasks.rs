@@ -45,8 +45,9 @@ pub(crate) struct Row {
     pub cpu: u32,
     /// The ordered queue that it waits in.
     pub queue: u32,
-    pub line_next: u32,
-    pub line_prev: u32,
+    /// Its neighbours in the line or queue that it waits in (see [`List`]).
+    pub next: u32,
+    pub prev: u32,
     pub pending_next: u32,
     /// How many online CPUs it may use, if restricted.
     pub allowed_cpus: u32,
@@ -84,8 +85,8 @@ impl Row {
             retries: 0,
             cpu: NONE,
             queue: NONE,
-            line_next: NONE,
-            line_prev: NONE,
+            next: NONE,
+            prev: NONE,
             pending_next: NONE,
             allowed_cpus: 0,
             slice_ns: 0,
@@ -207,52 +208,80 @@ impl Tasks {
 
     /// Appends a row to a CPU's line.
     pub fn join_line(&mut self, row: u32, cpu: CpuId, machine: &mut Machine) {
-        let line = &mut machine.cpus[cpu.idx()];
-        let r = &mut self.rows[row as usize];
-        debug_assert_eq!(r.cpu, NONE, "already in a line or on a CPU");
-        r.cpu = cpu.0;
-        r.line_prev = line.line_tail;
-        r.line_next = NONE;
-        if line.line_tail == NONE {
-            line.line_head = row;
-        } else {
-            self.rows[line.line_tail as usize].line_next = row;
-        }
-        line.line_tail = row;
-        line.line_len += 1;
-        line.depth += 1;
+        debug_assert_eq!(self.rows[row as usize].cpu, NONE, "already in a line or on a CPU");
+        self.rows[row as usize].cpu = cpu.0;
+        let c = &mut machine.cpus[cpu.idx()];
+        c.line.push(row, &mut self.rows);
+        c.depth += 1;
     }
 
     /// Takes a row out of the line it is in, and the CPU's own queue is one shorter for all we know.
     pub fn leave_line(&mut self, row: u32, machine: &mut Machine) -> CpuId {
-        let r = &mut self.rows[row as usize];
-        let (prev, next, cpu) = (r.line_prev, r.line_next, CpuId(r.cpu));
-        r.cpu = NONE;
-        r.line_prev = NONE;
-        r.line_next = NONE;
-        let line = &mut machine.cpus[cpu.idx()];
-        line.line_len -= 1;
-        line.depth = line.depth.saturating_sub(1);
-        if prev == NONE {
-            line.line_head = next;
-        } else {
-            self.rows[prev as usize].line_next = next;
-        }
-        if next == NONE {
-            line.line_tail = prev;
-        } else {
-            self.rows[next as usize].line_prev = prev;
-        }
+        let cpu = CpuId(std::mem::replace(&mut self.rows[row as usize].cpu, NONE));
+        let c = &mut machine.cpus[cpu.idx()];
+        c.line.remove(row, &mut self.rows);
+        c.depth = c.depth.saturating_sub(1);
         cpu
     }
+}
 
-    /// The rows of a CPU's line, oldest first.
-    pub fn line(&self, cpu: CpuId, machine: &Machine) -> impl Iterator<Item = u32> + '_ {
-        let head = machine.cpus[cpu.idx()].line_head;
-        std::iter::successors((head != NONE).then_some(head), |&row| {
-            let next = self.rows[row as usize].line_next;
+/// A list of rows, oldest first, that runs through the rows themselves. A row is in one such list at most: a CPU's line,
+/// or an ordered queue's arrivals.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct List {
+    head: u32,
+    tail: u32,
+    len: u32,
+}
+
+impl List {
+    pub const EMPTY: List = List { head: NONE, tail: NONE, len: 0 };
+
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// The oldest row.
+    pub fn first(&self) -> Option<u32> {
+        (self.head != NONE).then_some(self.head)
+    }
+
+    /// The rows, oldest first.
+    pub fn iter<'a>(&self, rows: &'a [Row]) -> impl Iterator<Item = u32> + use<'a> {
+        std::iter::successors(self.first(), |&row| {
+            let next = rows[row as usize].next;
             (next != NONE).then_some(next)
         })
+    }
+
+    /// The row behind this one.
+    pub fn behind(row: u32, rows: &[Row]) -> Option<u32> {
+        let next = rows[row as usize].next;
+        (next != NONE).then_some(next)
+    }
+
+    pub fn push(&mut self, row: u32, rows: &mut [Row]) {
+        rows[row as usize].prev = self.tail;
+        rows[row as usize].next = NONE;
+        match self.tail {
+            NONE => self.head = row,
+            tail => rows[tail as usize].next = row,
+        }
+        self.tail = row;
+        self.len += 1;
+    }
+
+    pub fn remove(&mut self, row: u32, rows: &mut [Row]) {
+        let Row { prev, next, .. } = rows[row as usize];
+        match prev {
+            NONE => self.head = next,
+            prev => rows[prev as usize].next = next,
+        }
+        match next {
+            NONE => self.tail = prev,
+            next => rows[next as usize].prev = prev,
+        }
+        self.len -= 1;
     }
 }
 

@@ -127,6 +127,13 @@ impl View<'_> {
         Some(self.queues.ordered.key(first).order)
     }
 
+    /// The largest sort key there.
+    #[must_use]
+    pub fn last_order(&self, task: &Runnable) -> Option<u64> {
+        let last = self.queues.ordered.last(self.home(task.task)?)?;
+        Some(self.queues.ordered.key(last).order)
+    }
+
     fn home(&self, task: TaskId) -> Option<usize> {
         self.tasks.find(task).map(|_| self.queues.home(task.idx, self.tasks, self.machine))
     }

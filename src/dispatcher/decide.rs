@@ -30,6 +30,20 @@ struct Choice {
     reason: Reason,
 }
 
+/// Where the candidates for a CPU come from.
+enum Found {
+    /// One that has waited far too long.
+    Starving(Nanos),
+    /// The CPU's own queue and its domain's.
+    Near,
+    /// Another queue.
+    Elsewhere,
+}
+
+fn as_us(ns: Nanos) -> u32 {
+    (ns / 1000).min(u64::from(u32::MAX)) as u32
+}
+
 impl<P: Policy> Dispatcher<P> {
     pub(super) fn decide(&mut self) -> Option<Command> {
         loop {
@@ -140,7 +154,7 @@ impl<P: Policy> Dispatcher<P> {
     fn move_overdue(&mut self, row: u32) -> Option<Command> {
         let r = &self.tasks.rows[row as usize];
         let from = CpuId(r.cpu);
-        let waited_us = (self.now.saturating_sub(r.since_ns) / 1000).min(u64::from(u32::MAX)) as u32;
+        let waited_us = as_us(self.now.saturating_sub(r.since_ns));
         let idle = view!(self).idle_near(&r.fact);
         let (slice_ns, at_most_ns) = (r.slice_ns, r.at_most_ns);
         match idle {
@@ -182,11 +196,15 @@ impl<P: Policy> Dispatcher<P> {
     }
 
     fn serve_queued(&mut self, cpu: CpuId) -> Option<Command> {
-        let stolen = self.find_candidates(cpu)?;
+        let found = self.find_candidates(cpu)?;
         let (index, slice_ns) = self.policy.pick(self.now, cpu, &self.candidates, &view!(self));
         let row = self.candidates.get(index).unwrap_or(&self.candidates[0]).idx;
         let order = self.queues.ordered.key(row).order;
-        let reason = if stolen { Reason::Stolen { order } } else { Reason::FirstInOrder { order } };
+        let reason = match found {
+            Found::Starving(waited_ns) => Reason::Starving { waited_us: as_us(waited_ns) },
+            Found::Near => Reason::FirstInOrder { order },
+            Found::Elsewhere => Reason::Stolen { order },
+        };
         let queue = self.row(row).queue as usize;
         let waiting = self.queues.ordered.len(queue) / self.queues.cpus_of(queue, &self.machine);
         self.queues.remove(row, &mut self.tasks, &mut self.machine);
@@ -195,16 +213,20 @@ impl<P: Policy> Dispatcher<P> {
         Some(self.emit(row, choice, None))
     }
 
-    /// Fills `candidates` with the first tasks that wait and may run on `cpu`: its own and its domain's by order,
-    /// or else those of others. Says whether they are from others; none: there is nobody.
-    fn find_candidates(&mut self, cpu: CpuId) -> Option<bool> {
+    /// Fills `candidates` with the first tasks that wait and may run on `cpu`: one that starves, or its own and its
+    /// domain's by order, or else those of others. None: there is nobody.
+    fn find_candidates(&mut self, cpu: CpuId) -> Option<Found> {
         let wanted = self.policy.look_ahead().clamp(1, MAX_LOOK_AHEAD);
         self.candidates.clear();
         let own = self.queues.of_cpu(cpu);
         let llc = self.machine.llc_of(cpu)?;
-        self.look_through(cpu, own, Some(Queues::of_llc(llc)).filter(|&q| self.may_serve(cpu, q)), wanted);
+        let domain = Some(Queues::of_llc(llc)).filter(|&queue| self.may_serve(cpu, queue));
+        if let Some(waited_ns) = self.find_starving(cpu, own, domain) {
+            return Some(Found::Starving(waited_ns));
+        }
+        self.look_through(cpu, own, domain, wanted);
         if !self.candidates.is_empty() {
-            return Some(false);
+            return Some(Found::Near);
         }
         if self.machine.is_dispatcher(cpu) && self.machine.dispatcher_penalty().is_none() {
             return None;
@@ -217,7 +239,7 @@ impl<P: Policy> Dispatcher<P> {
                     if other != llc.idx() && self.may_serve(cpu, queue) {
                         self.look_through(cpu, queue, None, wanted);
                         if !self.candidates.is_empty() {
-                            return Some(true);
+                            return Some(Found::Elsewhere);
                         }
                     }
                 }
@@ -229,9 +251,23 @@ impl<P: Policy> Dispatcher<P> {
                     let queue = self.queues.of_cpu(CpuId(word as u32 * 64 + bit.0));
                     self.look_through(cpu, queue, None, wanted);
                     if !self.candidates.is_empty() {
-                        return Some(true);
+                        return Some(Found::Elsewhere);
                     }
                 }
+            }
+        }
+        None
+    }
+
+    /// Whatever the order says: who has waited for as long as everybody's turn may take, is next.
+    fn find_starving(&mut self, cpu: CpuId, own: usize, domain: Option<usize>) -> Option<Nanos> {
+        for queue in [Some(own), domain].into_iter().flatten() {
+            let Some(row) = self.queues.oldest(queue) else { continue };
+            let r = &self.tasks.rows[row as usize];
+            let waited_ns = self.now.saturating_sub(r.since_ns);
+            if waited_ns >= MAX_TURN_NS && self.tasks.is_allowed(row, cpu, &self.machine) {
+                self.candidates.push(r.fact.task);
+                return Some(waited_ns);
             }
         }
         None
@@ -293,8 +329,8 @@ impl<P: Policy> Dispatcher<P> {
     /// The first in the line of `from` that has someone ahead and may run on `to`.
     fn first_movable(&self, from: CpuId, to: CpuId) -> Option<u32> {
         let row = &self.machine.cpus[from.idx()];
-        let starting = (row.line_len - row.waiters()) as usize;
-        self.tasks.line(from, &self.machine).take(MAX_LOOK_AHEAD).skip(starting).find(|&row| {
+        let starting = (row.line.len() - row.waiters()) as usize;
+        row.line.iter(&self.tasks.rows).take(MAX_LOOK_AHEAD).skip(starting).find(|&row| {
             let r = &self.tasks.rows[row as usize];
             !r.decided && r.retries < MAX_RETRIES && test(self.tasks.allowed(row, &self.machine), to.idx())
         })

@@ -9,7 +9,7 @@ use crate::lifecycle::{Fact, State};
 use crate::limits::{LINE_CHECK_NS, MAX_CHARGE_SLICES, MAX_LOOK_AHEAD, START_CHECK_NS};
 use crate::ordered::NONE;
 use crate::policy::Policy;
-use crate::tasks::{Pending, Row};
+use crate::tasks::{List, Pending, Row};
 
 impl<P: Policy> Dispatcher<P> {
     pub(super) fn fact(&mut self, event: &Event) {
@@ -162,8 +162,8 @@ impl<P: Policy> Dispatcher<P> {
             self.seen(task, status);
         }
         // The kernel's queue is first in, first out: if it is shorter than our line, the oldest have started.
-        while self.machine.cpus[cpu.idx()].line_len > status.depth {
-            let oldest = self.machine.cpus[cpu.idx()].line_head;
+        while self.machine.cpus[cpu.idx()].line.len() > status.depth {
+            let Some(oldest) = self.machine.cpus[cpu.idx()].line.first() else { break };
             self.tasks.leave_line(oldest, &mut self.machine);
             self.in_lines -= 1;
             self.step(oldest, Fact::Left);
@@ -171,7 +171,7 @@ impl<P: Policy> Dispatcher<P> {
         // Taking entries out must not count as a change of what was just read.
         self.machine.cpus[cpu.idx()].depth = status.depth;
         self.cpu_changed(cpu);
-        if self.machine.is_held(cpu) && self.machine.cpus[cpu.idx()].line_len > 0 {
+        if self.machine.is_held(cpu) && self.machine.cpus[cpu.idx()].line.len() > 0 {
             self.evict(cpu);
         }
     }
@@ -219,14 +219,12 @@ impl<P: Policy> Dispatcher<P> {
 
     /// A higher class took a CPU: whoever waits there is called back, if there is another place for it.
     fn evict(&mut self, cpu: CpuId) {
-        let mut at = self.machine.cpus[cpu.idx()].line_head;
-        while at != NONE {
-            let row = &self.tasks.rows[at as usize];
-            let next = row.line_next;
-            if !row.decided {
-                self.tasks.push_pending(at, Pending::Evict);
+        let mut at = self.machine.cpus[cpu.idx()].line.first();
+        while let Some(row) = at {
+            at = List::behind(row, &self.tasks.rows);
+            if !self.row(row).decided {
+                self.tasks.push_pending(row, Pending::Evict);
             }
-            at = next;
         }
     }
 
@@ -245,11 +243,11 @@ impl<P: Policy> Dispatcher<P> {
             }
         }
         for i in 0..self.machine.topology.cpus.len() {
-            let mut at = self.machine.cpus[self.machine.topology.cpus[i].id.idx()].line_head;
-            while at != NONE {
-                let row = self.row(at);
-                row.doubted = true;
-                at = row.line_next;
+            let cpu = self.machine.topology.cpus[i].id;
+            let mut at = self.machine.cpus[cpu.idx()].line.first();
+            while let Some(row) = at {
+                at = List::behind(row, &self.tasks.rows);
+                self.row(row).doubted = true;
             }
         }
     }
@@ -270,17 +268,14 @@ impl<P: Policy> Dispatcher<P> {
     }
 
     fn check_line(&mut self, cpu: CpuId) {
-        let mut at = self.machine.cpus[cpu.idx()].line_head;
+        let mut at = self.machine.cpus[cpu.idx()].line.first();
         for _ in 0..MAX_LOOK_AHEAD {
-            if at == NONE {
-                break;
+            let Some(row) = at else { break };
+            at = List::behind(row, &self.tasks.rows);
+            let r = self.row(row);
+            if !r.decided && r.due_ns <= self.now {
+                self.tasks.push_pending(row, Pending::Overdue);
             }
-            let row = &self.tasks.rows[at as usize];
-            let next = row.line_next;
-            if !row.decided && row.due_ns <= self.now {
-                self.tasks.push_pending(at, Pending::Overdue);
-            }
-            at = next;
         }
     }
 }

@@ -23,7 +23,7 @@ pub struct PolicySpec {
 }
 
 /// All policies. A new one gets a line here.
-const POLICIES: &[PolicySpec] = &[
+static POLICIES: &[PolicySpec] = &[
     PolicySpec {
         name: "fifo",
         about: "first come, first served: an idle CPU near the previous one, or else the shortest line",

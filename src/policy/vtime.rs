@@ -67,26 +67,36 @@ impl Vtime {
         self.accounts[task.row()].virtual_ns
     }
 
-    /// Puts a task on the clock of a domain: its distance from the clock stays.
-    fn enter(&mut self, task: TaskId, llc: LlcId) -> &mut Account {
-        let clock = self.clocks[llc.idx()];
+    /// Puts a task on the clock of a domain: its distance from the clock stays. Returns its virtual time there.
+    fn enter(&mut self, task: TaskId, llc: LlcId) -> u64 {
         let account = &mut self.accounts[task.row()];
-        match account.llc {
-            Some(old) => {
-                let ahead = account.virtual_ns.wrapping_sub(self.clocks[old.idx()]) as i64;
-                account.virtual_ns = clock.saturating_add_signed(ahead);
-            }
-            None => account.virtual_ns = clock,
+        if let Some(old) = account.llc.replace(llc) {
+            let ahead = account.virtual_ns.wrapping_sub(self.clocks[old.idx()]) as i64;
+            account.virtual_ns = self.clocks[llc.idx()].saturating_add_signed(ahead);
         }
-        account.llc = Some(llc);
-        account
+        account.virtual_ns
     }
 
     /// A task is given a CPU of a domain: the domain's clock is at least there.
     fn starts(&mut self, task: TaskId, llc: LlcId) {
-        let virtual_ns = self.enter(task, llc).virtual_ns;
+        let virtual_ns = self.enter(task, llc);
         let clock = &mut self.clocks[llc.idx()];
         *clock = (*clock).max(virtual_ns);
+    }
+
+    /// Where a task stands among those it will wait with, the first of whom is at `first`.
+    fn order(&mut self, task: &Runnable, llc: LlcId, first: u64, slept: bool, view: &View) -> u64 {
+        let clock = self.clocks[llc.idx()];
+        let virtual_ns = if self.accounts[task.task.row()].llc.is_none() {
+            // New: behind all who wait already, so that a storm of forks goes before nobody.
+            clock.min(view.last_order(task).unwrap_or(u64::MAX))
+        } else {
+            let credit_slices = if slept { 1 } else { MAX_LAG_SLICES };
+            let earliest = clock.min(first).saturating_sub(self.slice_ns * credit_slices);
+            self.enter(task.task, llc).max(earliest)
+        };
+        self.accounts[task.task.row()] = Account { virtual_ns, llc: Some(llc) };
+        virtual_ns
     }
 
     /// How far the task that runs on `cpu` will be ahead of `virtual_ns` by now.
@@ -110,12 +120,8 @@ impl Policy for Vtime {
     fn place(&mut self, now: Nanos, task: &Runnable, view: &View) -> Placement {
         let llc = view.home_llc(task);
         let first = view.first_order(task).unwrap_or(u64::MAX);
-        let reference = first.min(self.clocks[llc.idx()]);
         let slept = matches!(task.why, Why::Woken | Why::New);
-        let credit_ns = self.slice_ns * if slept { 1 } else { MAX_LAG_SLICES };
-        let account = self.enter(task.task, llc);
-        account.virtual_ns = account.virtual_ns.max(reference.saturating_sub(credit_ns));
-        let order = account.virtual_ns;
+        let order = self.order(task, llc, first, slept, view);
 
         let (prev, slice_ns) = (task.prev_cpu, self.slice_ns);
         if let Some((cpu, reason)) = view.idle_near(task).filter(|&(cpu, _)| !view.has_waiters(cpu)) {
