@@ -14,6 +14,11 @@ use std::process::Command;
 const DEFAULT_SUITE: &str = "trixie-backports";
 /// The option without which no kernel is of use here.
 const SCHED_EXT: &str = "CONFIG_SCHED_CLASS_EXT=y";
+/// Check sums of a cached kernel, and the fastest tool for them that every system has.
+const SUMS: &str = "B2SUMS";
+const SUM_TOOL: &str = "b2sum";
+/// The kernel as an ELF file: an emulated guest would spend seconds on decompressing itself.
+const UNPACKED: &str = "vmlinux";
 
 /// Which kernel to boot.
 #[derive(clap::Args, Debug, Clone, Default)]
@@ -35,7 +40,7 @@ pub struct KernelArgs {
 /// A kernel image and, if known, its configuration.
 #[derive(Debug, Clone)]
 pub struct Kernel {
-    /// The bzImage.
+    /// A bzImage, or the ELF file inside one.
     pub image: PathBuf,
     /// The configuration it was built with.
     pub config: Option<PathBuf>,
@@ -115,16 +120,17 @@ fn host() -> Option<Kernel> {
 
 /// The kernel in a cache directory; a damaged one counts as absent.
 fn cached(dir: &Path) -> Result<Option<Kernel>> {
-    if !dir.join("SHA256SUMS").is_file() {
+    if !dir.join(SUMS).is_file() {
         return Ok(None);
     }
-    let check =
-        Command::new("sha256sum").args(["--check", "--status", "SHA256SUMS"]).current_dir(dir).status();
-    if !check.context("cannot start sha256sum")?.success() {
+    let check = Command::new(SUM_TOOL).args(["--check", "--status", SUMS]).current_dir(dir).status();
+    if !check.context("cannot start b2sum")?.success() {
         eprintln!("note: the cached kernel in {} is damaged, it will be fetched again", dir.display());
         return Ok(None);
     }
-    Ok(Some(Kernel { image: dir.join("vmlinuz"), config: Some(dir.join("config")) }))
+    let unpacked = dir.join(UNPACKED);
+    let image = if unpacked.exists() { unpacked } else { dir.join("vmlinuz") };
+    Ok(Some(Kernel { image, config: Some(dir.join("config")) }))
 }
 
 /// Downloads the newest kernel through apt and puts it into the cache in one rename.
@@ -151,7 +157,7 @@ fn download(dir: &Path, suite: &str, series: Option<&str>) -> Result<Kernel> {
     cached(dir)?.ok_or_else(|| failed("the downloaded kernel does not verify: is the disk full?"))
 }
 
-/// Downloads and extracts the packages; leaves `vmlinuz`, `config`, `release` and `SHA256SUMS` in `ready`.
+/// Downloads and extracts the packages; leaves `vmlinuz`, `config`, `release`, [`SUMS`] and perhaps [`UNPACKED`] in `ready`.
 fn unpack(apt: &Apt, found: &KernelPackages, scratch: &Path, ready: &Path) -> Result<()> {
     let (debs, tree) = (scratch.join("debs"), scratch.join("tree"));
     for dir in [&debs, &tree, &ready.to_path_buf()] {
@@ -169,13 +175,53 @@ fn unpack(apt: &Apt, found: &KernelPackages, scratch: &Path, ready: &Path) -> Re
     }
     let config =
         std::fs::read_to_string(ready.join("config")).context("cannot read the kernel's configuration")?;
-    if !config.lines().any(|line| line == SCHED_EXT) {
+    let has = |option: &str| config.lines().any(|line| line == option);
+    if !has(SCHED_EXT) {
         return Err(failed(format!("kernel {} was built without sched_ext", found.release)));
+    }
+    let mut files = vec!["vmlinuz", "config"];
+    if has("CONFIG_PVH=y") && decompress(&ready.join("vmlinuz"), &ready.join(UNPACKED))? {
+        files.push(UNPACKED);
     }
     std::fs::write(ready.join("release"), format!("{}\n", found.release))
         .context("cannot write the release")?;
-    let sums = proc::stdout(Command::new("sha256sum").args(["vmlinuz", "config"]).current_dir(ready))?;
-    std::fs::write(ready.join("SHA256SUMS"), sums).context("cannot write the check sums")
+    let sums = proc::stdout(Command::new(SUM_TOOL).args(files).current_dir(ready))?;
+    std::fs::write(ready.join(SUMS), sums).context("cannot write the check sums")
+}
+
+/// Unpacks the ELF file in a bzImage; false where it is packed in a way that the tools here do not know.
+fn decompress(image: &Path, elf: &Path) -> Result<bool> {
+    let bytes = std::fs::read(image).with_context(|| format!("cannot read {}", image.display()))?;
+    let Some(packed) = payload(&bytes).filter(|packed| packed.starts_with(ZSTD_MAGIC)) else {
+        return Ok(false);
+    };
+    let source = elf.with_extension("zst");
+    std::fs::write(&source, packed).with_context(|| format!("cannot write {}", source.display()))?;
+    let output = Command::new("zstd").args(["-dqf", "-o"]).args([elf, &source]).output();
+    std::fs::remove_file(&source).with_context(|| format!("cannot remove {}", source.display()))?;
+    if output.is_ok_and(|output| output.status.success()) {
+        return Ok(true);
+    }
+    let _ = std::fs::remove_file(elf);
+    Ok(false)
+}
+
+const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+
+/// The compressed kernel in a bzImage, by the fields of the x86 boot protocol (`setup_sects`, `payload_offset`,
+/// `payload_length`, all in the kernel's Documentation/arch/x86/boot.rst).
+fn payload(image: &[u8]) -> Option<&[u8]> {
+    const SECTOR: usize = 512;
+    // The build appends the unpacked size, which is no part of the compressed stream.
+    const SIZE_BYTES: usize = 4;
+    let word = |at: usize| Some(u32::from_le_bytes(image.get(at..at + 4)?.try_into().ok()?) as usize);
+    if image.get(0x202..0x206)? != b"HdrS" {
+        return None;
+    }
+    let setup = (usize::from(*image.get(0x1f1)?) + 1) * SECTOR;
+    let start = setup.checked_add(word(0x248)?)?;
+    let end = start.checked_add(word(0x24c)?)?.checked_sub(SIZE_BYTES)?;
+    image.get(start..end)
 }
 
 /// The first file called `name` or `name-…` under `dir`.
@@ -202,8 +248,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert!(cached(dir.path()).unwrap().is_none());
         std::fs::write(dir.path().join("vmlinuz"), "kernel").unwrap();
-        let sums = proc::stdout(Command::new("sha256sum").arg("vmlinuz").current_dir(dir.path())).unwrap();
-        std::fs::write(dir.path().join("SHA256SUMS"), sums).unwrap();
+        let sums = proc::stdout(Command::new(SUM_TOOL).arg("vmlinuz").current_dir(dir.path())).unwrap();
+        std::fs::write(dir.path().join(SUMS), sums).unwrap();
         assert!(cached(dir.path()).unwrap().is_some());
         std::fs::write(dir.path().join("vmlinuz"), "kern").unwrap();
         assert!(cached(dir.path()).unwrap().is_none());
@@ -217,6 +263,21 @@ mod tests {
         std::fs::write(dir.path().join("boot/vmlinuzx"), "").unwrap();
         assert!(find_file(dir.path(), "config").unwrap().ends_with("boot/config-7.3"));
         assert_eq!(find_file(dir.path(), "vmlinuz"), None);
+    }
+
+    #[test]
+    fn the_payload_is_found_by_the_boot_protocol() {
+        let mut image = vec![0; 2 * 512 + 16];
+        assert_eq!(payload(&image), None);
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        image[0x1f1] = 1;
+        image[0x248] = 2;
+        image[0x24c] = 8;
+        image[1026..1034].copy_from_slice(b"datasize");
+        assert_eq!(payload(&image), Some(&b"data"[..]));
+        image[0x24c] = 255;
+        assert_eq!(payload(&image), None);
+        assert_eq!(payload(&[]), None);
     }
 
     #[test]

@@ -44,8 +44,14 @@ impl Missing {
         if args.packages_only {
             return Ok(Self { packages, kernel: false, crates: false, components: Vec::new() });
         }
-        let kernel = args.refresh || args.kernel.find()?.is_none();
-        Ok(Self { packages, kernel, crates: crates_missing(), components: components_missing() })
+        std::thread::scope(|scope| {
+            // Each of these starts a program and waits for it.
+            let crates = scope.spawn(crates_missing);
+            let components = scope.spawn(components_missing);
+            let kernel = args.refresh || args.kernel.find()?.is_none();
+            let crates = crates.join().unwrap_or(true);
+            Ok(Self { packages, kernel, crates, components: components.join().unwrap_or_default() })
+        })
     }
 
     fn is_empty(&self) -> bool {

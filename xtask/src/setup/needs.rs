@@ -42,6 +42,7 @@ pub const NEEDS: &[Need] = &[
     Need { package: "libseccomp-dev", test: Test::File(&["/usr/include/seccomp.h"]) },
     Need { package: "busybox-static", test: Test::StaticBusybox },
     Need { package: "util-linux", test: Test::Program("chrt") },
+    Need { package: "zstd", test: Test::Program("zstd") },
     Need { package: "stress-ng", test: Test::Program("stress-ng") },
     Need { package: "rt-tests", test: Test::Program("hackbench") },
     Need { package: "valgrind", test: Test::Program("valgrind") },
