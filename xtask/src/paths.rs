@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result, anyhow};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The root of the workspace.
 pub fn workspace() -> PathBuf {
@@ -38,10 +39,40 @@ pub fn cache() -> Result<PathBuf> {
     dir.canonicalize().with_context(|| format!("cannot resolve the cache {}", dir.display()))
 }
 
+/// What a killed run leaves behind is removed after this time.
+const STALE: Duration = Duration::from_secs(24 * 3600);
+
 /// A fresh directory inside the cache that is removed when the value is dropped.
 pub fn scratch(prefix: &str) -> Result<tempfile::TempDir> {
     let base = cache()?.join("tmp");
     std::fs::create_dir_all(&base).with_context(|| format!("cannot create {}", base.display()))?;
+    remove_stale(&base, STALE);
     let made = tempfile::Builder::new().prefix(prefix).tempdir_in(&base);
     made.with_context(|| format!("cannot create a directory in {}", base.display()))
+}
+
+fn remove_stale(base: &Path, age: Duration) {
+    for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
+        let modified = entry.metadata().and_then(|meta| meta.modified());
+        if modified.is_ok_and(|time| time.elapsed().is_ok_and(|elapsed| elapsed > age)) {
+            // A best effort: the next run tries again.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_old_leftovers_go() {
+        let base = tempfile::tempdir().unwrap();
+        std::fs::create_dir(base.path().join("boot-x")).unwrap();
+        remove_stale(base.path(), STALE);
+        assert!(base.path().join("boot-x").exists());
+        std::thread::sleep(Duration::from_millis(5));
+        remove_stale(base.path(), Duration::ZERO);
+        assert!(!base.path().join("boot-x").exists());
+    }
 }

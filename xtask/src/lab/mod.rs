@@ -71,7 +71,7 @@ pub struct LabArgs {
     /// How guest instructions are executed
     #[arg(long, value_enum, default_value = "auto")]
     accel: Accel,
-    /// Keep image and logs, and say where
+    /// Keep image and logs for a day, and say where
     #[arg(long)]
     keep: bool,
     /// Show the guest's console while it runs
@@ -260,7 +260,7 @@ fn boot_once(
     let initrd = scratch.path().join("initrd.cpio");
     image.write(&initrd)?;
     if settings.keep {
-        eprintln!("kept: {}", scratch.path().display());
+        eprintln!("kept for a day: {}", scratch.path().display());
     }
     let machine = Machine {
         kernel: &settings.kernel,
