@@ -42,6 +42,20 @@ check_that() {
 	if "$@"; then check "$_that_name" ok "$_that_text"; else check "$_that_name" fail "not: $_that_text"; fi
 }
 
+# check_at_most NAME VALUE LIMIT TEXT: the verdict is whether a whole number is there and within a limit.
+check_at_most() {
+	_most_name=$1 _value=$2 _limit=$3
+	shift 3
+	if [ "$_value" -le "$_limit" ] 2>/dev/null; then check "$_most_name" ok "$_value <= $_limit: $*"; else check "$_most_name" fail "'$_value', limit $_limit: $*"; fi
+}
+
+# check_at_least NAME VALUE LIMIT TEXT: the same for a lower limit.
+check_at_least() {
+	_least_name=$1 _value=$2 _limit=$3
+	shift 3
+	if [ "$_value" -ge "$_limit" ] 2>/dev/null; then check "$_least_name" ok "$_value >= $_limit: $*"; else check "$_least_name" fail "'$_value', at least $_limit: $*"; fi
+}
+
 # skip NAME REASON: this part cannot be checked here.
 skip() {
 	_name=$1
@@ -165,10 +179,38 @@ stop_hearth() {
 # hearth_stat KEY: prints one number of HEARTH_JSON, `KEY` of the outermost object or `OBJECT.KEY`; nothing if it is not there.
 hearth_stat() {
 	case $1 in
-	*.*) _object=$(printf '%s\n' "$HEARTH_JSON" | sed -n "s/.*\"${1%%.*}\":{\\([^{}]*\\)}.*/\\1/p") ;;
+	*.*) _object=$(printf '%s\n' "$HEARTH_JSON" | sed -e "/\"${1%%.*}\":{/!d" -e "s/.*\"${1%%.*}\":{//" -e ':again' -e 's/:{[^{}]*}/:0/' -e 't again' -e 's/}.*//') ;;
 	*) _object=$(printf '%s\n' "$HEARTH_JSON" | sed -e ':again' -e 's/:{[^{}]*}/:0/' -e 't again') ;;
 	esac
-	printf '%s\n' "$_object" | sed -n "s/.*\"${1#*.}\":\\(-\\{0,1\\}[0-9.]*\\).*/\\1/p"
+	printf '%s\n' "$_object" | sed -n "s/.*\"${1#*.}\":\(-\{0,1\}[0-9.]*\).*/\1/p"
+}
+
+# hearth_sum PREFIX: prints the sum of the shim's counters whose names begin so.
+hearth_sum() {
+	printf '%s\n' "$HEARTH_JSON" | sed 's/.*"shim":{\([^{}]*\)}.*/\1/' | tr ',' '\n' |
+		awk -F: -v prefix="\"$1" 'index($1, prefix) == 1 { sum += $2 } END { print sum + 0 }'
+}
+
+# check_clean_end PREFIX: stops our daemon; checks that it was attached until then, ended with 0 and left nothing behind, that
+# every enqueue took exactly one way, and that the core saw nothing impossible.
+check_clean_end() {
+	check_that "$1-attached" "attached until the end" state_is enabled
+	stop_hearth
+	[ "$SCHED_RC" = 0 ] || show_file /tmp/sched.log 60
+	check_that "$1-detached" "the daemon ended with 0 ($SCHED_RC), sched_ext is disabled" \
+		eval '[ "$SCHED_RC" = 0 ] && state_is disabled'
+	check_accounts "$1"
+}
+
+# check_accounts PREFIX: the two checks of check_clean_end about HEARTH_JSON. Counters are read while CPUs still count, so
+# each CPU may be in the middle of one enqueue.
+check_accounts() {
+	_enqueues=$(hearth_stat shim.enqueues)
+	_ways=$(($(hearth_sum forwarded_) + $(hearth_sum fallback_) + $(hearth_sum in_kernel_)))
+	_open=$((${_enqueues:--1000000} - _ways))
+	check_that "$1-accounts" "$_enqueues enqueues = $(hearth_sum forwarded_) forwarded + $(hearth_sum fallback_) fallback + $(hearth_sum in_kernel_) in the kernel (difference $_open)" \
+		[ "${_open#-}" -le "$LAB_CPUS" ]
+	check_that "$1-legal" "the core saw $(hearth_stat core.anomalies) impossible steps" [ "x$(hearth_stat core.anomalies)" = x0 ]
 }
 
 # result_hearth: HEARTH_JSON as a RESULT of kind `hearth`.
@@ -193,6 +235,9 @@ hogs() {
 	done
 }
 
+# cpu_ns PID: prints the CPU time that a process's first thread has used.
+cpu_ns() { awk '{ print $1 }' "/proc/$1/schedstat" 2>/dev/null; }
+
 # stop_hogs: ends them all.
 stop_hogs() {
 	# shellcheck disable=SC2086 # a list of process ids
@@ -202,6 +247,24 @@ stop_hogs() {
 
 # The load generator; anything that prints schbench's text will do.
 SCHBENCH=${SCHBENCH:-hearth-bench schbench}
+
+# wakeup_start THREADS SECONDS [ARGS...]: the same load in the background; wakeup_wait for its end, then wakeup_us.
+wakeup_start() {
+	_threads=$1 _seconds=$2
+	shift 2
+	hearth-bench schbench -m 1 -t "$_threads" -r "$_seconds" -n 1 -F 16 -s 2000 -i 0 --summary-json "$@" \
+		>/tmp/wakeup.json 2>/tmp/wakeup.txt 3>&- &
+	WAKEUP_PID=$!
+}
+
+# wakeup_wait SECONDS: fails if the load is not done by then, or failed.
+wakeup_wait() {
+	wait_for "$1" is_gone "$WAKEUP_PID" || { kill -KILL "$WAKEUP_PID"; return 1; }
+	wait "$WAKEUP_PID"
+}
+
+# wakeup_us KEY: prints one figure of the wakeup latencies: p50, p99, p99_9, max (us), samples.
+wakeup_us() { sed -n "s/.*\"wakeup_us\":{[^}]*\"$1\":\([0-9]*\).*/\1/p" /tmp/wakeup.json; }
 
 # schbench_run SCHEDULER THREADS RUN [SECONDS]: one run of wakeup latencies as a RESULT of kind `schbench`. Run 0 is a
 # warm-up that tables leave out.

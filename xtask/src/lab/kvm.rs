@@ -61,6 +61,7 @@ fn probe(kernel: &Kernel) -> Result<bool> {
         kvm: true,
         memory_mib: 512,
         append: "",
+        seed: 1,
         timeout: PROBE_LIMIT,
         verbose: false,
     };

@@ -269,6 +269,7 @@ fn boot_once(
         kvm,
         memory_mib: scenario.memory_mib,
         append: &scenario.append,
+        seed: number,
         timeout: Duration::from_secs(scenario.timeout_s),
         verbose: settings.verbose,
     };

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# about: a CPU held by a real-time task, waiters behind long slices, shares by weight
+# topology: 2x2
+# clock: virtual
+# timeout: 500
+# needs: scx_hearth hearth-bench taskset
+# suite: full
+
+# --- A SCHED_FIFO loop on CPU 3: nothing new goes there, what waits there moves ---------------------------------------
+# The default kernel's own loops and workers leave that CPU within a tick or two; 20 ms says "moved", not "rescued".
+start_hearth || exit 0
+wakeup_start 4 1
+wakeup_wait 60
+wakeup_start 4 6
+sleep 0.5
+hogs 1 taskset -c 3 chrt -f 10
+hog=${HOG_PIDS# }
+sleep 0.2
+before=$(cpu_ns "$hog")
+sleep 4
+held_ms=$((($(cpu_ns "$hog") - before) / 1000000))
+stop_hogs
+wakeup_wait 60
+check_at_most rt-hog-wait "$(wakeup_us max)" 20000 "us, the longest wakeup while a real-time task held CPU 3"
+check_at_least rt-hog-holds "$held_ms" 500 "ms of CPU time that the real-time loop got (virtual CPUs share one stream of instructions)"
+check_clean_end rt-hog
+check_at_most rt-hog-no-rescue "$(hearth_stat shim.rescued)" 0 "tasks that the timer had to rescue after 1.7 s"
+result case=rt-hog p50_us="$(wakeup_us p50)" p99_us="$(wakeup_us p99)" max_us="$(wakeup_us max)"
+result_hearth
+
+# --- Long slices: CPUs 1 and 2 are held 100 ms at a time, CPU 3 is busy and idle by turns of 10 ms --------------------
+# Who waits behind a long slice is recalled as soon as CPU 3 is free: its turn, and 2 ms to get there.
+start_hearth --slice-us 100000 || exit 0
+hogs 1 taskset -c 0
+hogs 1 taskset -c 1
+hogs 1 taskset -c 2
+taskset -c 3 sh -c '
+	while :; do
+		read -r from _ </proc/uptime
+		to=$from
+		while [ "$to" = "$from" ]; do read -r to _ </proc/uptime; done
+		sleep 0.01
+	done' 3>&- &
+HOG_PIDS="$HOG_PIDS $!"
+wakeup_start 3 1
+wakeup_wait 60
+wakeup_start 3 4
+wakeup_wait 60
+stop_hogs
+check_clean_end overrun
+check_at_most overrun-wait "$(wakeup_us max)" 12000 "us, the longest wait behind slices of 100 ms while a CPU frees every 10 ms"
+check_at_least overrun-recalls "$(hearth_stat recalled)" 5 "waiting tasks recalled to another CPU"
+result case=overrun p50_us="$(wakeup_us p50)" p99_us="$(wakeup_us p99)" max_us="$(wakeup_us max)"
+result_hearth
+
+# --- Weights: nice 0 and nice 5 are 1024 : 335, on one CPU ------------------------------------------------------------
+start_hearth --policy vtime || exit 0
+hogs 1 taskset -c 2
+heavy=${HOG_PIDS# }
+hogs 1 nice -n 5 taskset -c 2
+light=${HOG_PIDS##* }
+sleep 0.5
+heavy_before=$(cpu_ns "$heavy") light_before=$(cpu_ns "$light")
+sleep 4
+heavy_us=$((($(cpu_ns "$heavy") - heavy_before) / 1000)) light_us=$((($(cpu_ns "$light") - light_before) / 1000))
+stop_hogs
+percent=$((heavy_us * 100 / (light_us + 1)))
+check_that weights "weights 3 : 1 get $heavy_us : $light_us us, $percent : 100, within 5 %" \
+	eval '[ "$percent" -ge 285 ] && [ "$percent" -le 315 ]'
+check_clean_end weights
+result_hearth

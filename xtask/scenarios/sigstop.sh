@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# about: the dispatcher stops for 10 s under load: the kernel side takes over, then hands back
+# topology: 2x2
+# clock: virtual
+# timeout: 600
+# needs: scx_hearth hearth-bench
+# suite: full
+#
+# The bound on any wait: the takeover limit (5 ms), two periods of the timer (1 ms each), and one takeover slice (2 ms) for
+# each of the tasks that share a CPU. STOPPED: seconds (10).
+
+stopped=${STOPPED:-10}
+hogs_n=$((LAB_CPUS * 2))
+threads=4
+hogs "$hogs_n"
+start_hearth || exit 0
+wakeup_start "$threads" 2
+wakeup_wait 120
+result phase=before p50_us="$(wakeup_us p50)" p99_us="$(wakeup_us p99)" max_us="$(wakeup_us max)"
+
+wakeup_start "$threads" "$((stopped + 2))"
+sleep 0.5
+kill -STOP "$SCHED_PID"
+for pid in $HOG_PIDS; do eval "before_$pid=$(cpu_ns "$pid")"; done
+sleep "$stopped"
+least_ms=1000000
+for pid in $HOG_PIDS; do
+	eval "ms=\$((($(cpu_ns "$pid") - before_$pid) / 1000000))"
+	[ "$ms" -ge "$least_ms" ] || least_ms=$ms
+done
+check_that attached "the kernel keeps us attached while the dispatcher is stopped" state_is enabled
+kill -CONT "$SCHED_PID"
+wakeup_wait 120
+result phase=stopped p50_us="$(wakeup_us p50)" p99_us="$(wakeup_us p99)" max_us="$(wakeup_us max)"
+
+# All runnable tasks: the loops, the workers, their messenger; FALLBACK is one line for all CPUs.
+per_cpu=$(((hogs_n + threads + 1 + LAB_CPUS - 1) / LAB_CPUS))
+limit_us=$((5000 + 2 * 1000 + per_cpu * 2000))
+check_at_most longest-wait "$(wakeup_us max)" "$limit_us" "us, the longest of $(wakeup_us samples) wakeups across the stop and the return"
+# An equal share would be stopped x CPUs / loops; the load takes some of it.
+check_at_least every-task-runs "$least_ms" $((stopped * 1000 * LAB_CPUS / hogs_n / 4)) \
+	"ms of CPU time for the loop that got least in $stopped s"
+
+wakeup_start "$threads" 2
+wakeup_wait 120
+result phase=after p50_us="$(wakeup_us p50)" p99_us="$(wakeup_us p99)" max_us="$(wakeup_us max)"
+check_clean_end end
+check_at_least counted "$(($(hearth_stat taken_over) + $(hearth_stat shim.fallback_takeover)))" 100 "tasks served without the dispatcher"
+check_at_least leads-again "$(hearth_stat dispatcher.resumes)" 1 "takeovers that the dispatcher ended"
+check_at_most leads-again-soon "$(hearth_stat dispatcher.resume_max_us)" 50000 "us to lead again, the longest"
+result_hearth
+stop_hogs
