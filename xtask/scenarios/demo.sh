@@ -7,12 +7,9 @@
 #
 # The demo also runs this script on the host itself, so it uses nothing that only a guest has.
 
-# Run 0 warms up.
-schbench_run default 4 0 1
-schbench_run default 4 1 2
+schbench_run default 4 1 1
 start_hearth || exit 0
-schbench_run hearth 4 0 1
-schbench_run hearth 4 1 2
+schbench_run hearth 4 1 1
 stop_hearth
 check_that detached "sched_ext is disabled again" state_is disabled
 result_hearth

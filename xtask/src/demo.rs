@@ -126,7 +126,7 @@ fn text(boot: &BootReport, place: &str, stats: &Stats, cells: &[Cell]) -> String
         "Hearth scheduled a real kernel through its user-space dispatcher, and gave it back.\n
   kernel      {} on {place} ({clock})
   machine     {cpus} CPUs in {llcs} LLC domains
-  load        schbench: one thread wakes 4 workers for 2 s, after a warm-up\n
+  load        schbench: one thread wakes 4 workers for 1 s under each scheduler\n
   wakeup latency                p50        p99      p99.9
 {latencies}
   wakeups     {wakeups}
