@@ -1,18 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `scx_hearth`: the daemon that attaches Hearth to a running kernel.
 //!
-//! Read in this order: `opts` (what it can be told), `daemon` (its life from start to exit code), `loader` (the shim),
-//! `driver` (one turn of the dispatcher), `bpf/shim.bpf.c` (the kernel side), `wire`, `ring` and `tables` (what the
-//! two share), `report` and `exit` (what it says).
+//! Read in this order: `opts` (what it can be told), `daemon` (its life from start to exit code; `instance` and `memory`
+//! prepare it, `restart` decides whether it goes on), `attach` (one attachment), `loader` (the shim), `driver` (one turn
+//! of the dispatcher), `bpf/shim.bpf.c` (the kernel side), `wire`, `ring` and `tables` (what the two share). What it says:
+//! `report` and `line` (numbers), `stats` and `stats_server` (to whom), `monitor` (the one who listens), `exit`, `dump`
+//! and `failure` (why it ended).
 
+mod attach;
 mod bpf_skel;
 mod daemon;
 mod driver;
+mod dump;
 mod exit;
+mod failure;
+mod instance;
+mod line;
 mod loader;
+mod log;
+mod memory;
+mod monitor;
 mod opts;
+mod output;
 mod report;
+mod restart;
 mod ring;
+mod stats;
+mod stats_server;
 mod sys;
 mod tables;
 mod wire;
@@ -23,10 +37,10 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let opts = opts::Opts::parse();
     match daemon::main(&opts) {
-        Ok(code) => ExitCode::from(code as u8),
+        Ok(exit) => exit.into(),
         Err(failure) => {
-            eprintln!("error: {:#}", failure.error);
-            ExitCode::from(failure.code as u8)
+            output::say(&format!("error: {:#}", failure.error));
+            failure.exit.into()
         }
     }
 }

@@ -2,18 +2,20 @@
 //! The daemon's options, in the habits of sched_ext schedulers.
 
 use clap::Parser;
+use hearth::doctor::Exit;
 use hearth::limits::{SLICE_NS, TAKEOVER_LIMIT_NS};
+use std::path::PathBuf;
 
-const EXIT_CODES: &str = "\
-Exit codes: 0 ended as asked, 1 a check failed, 2 wrong usage, 3 this machine cannot (see `hearth doctor`),
-4 ejected by the kernel (the reason is printed), 5 another scheduler is attached, 6 the policy failed.
-
+const WAY_OUT: &str = "\
 To get out: end this process in any way (Ctrl-C, kill, even kill -9), or press SysRq-S. The kernel is back on its
 own scheduler at once; no task is lost.";
 
+/// Where a running daemon serves its statistics.
+pub const SOCKET: &str = "/run/hearth/stats.sock";
+
 /// Schedules this machine through the Hearth dispatcher until it is interrupted.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "scx_hearth", disable_version_flag = true, after_help = EXIT_CODES)]
+#[command(name = "scx_hearth", disable_version_flag = true, after_help = format!("{}\n\n{WAY_OUT}", Exit::HELP))]
 pub struct Opts {
     /// The policy that places tasks.
     #[arg(long, short = 'p', default_value = "fifo", value_name = "NAME")]
@@ -32,15 +34,21 @@ pub struct Opts {
     #[arg(long, value_name = "SEC", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub stats: Option<u64>,
 
-    /// Do not attach: watch the statistics of the Hearth that is running, every SEC seconds.
-    #[arg(long, value_name = "SEC", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    /// Do not attach: watch the statistics of the Hearth that is running, every SEC seconds, until Ctrl-C.
+    #[arg(long, value_name = "SEC", conflicts_with_all = ["stats", "check"],
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub monitor: Option<u64>,
 
-    /// Print the final statistics as one line of JSON on standard output (with --stats: every line).
+    /// Statistics as JSON, one object per line on standard output: with --stats and --monitor all of them, and at the
+    /// end the totals.
     #[arg(long)]
     pub json: bool,
 
-    /// Size of the kernel's debug dump in bytes, printed when it ejects us.
+    /// The Unix socket on which statistics are served and watched: one line of JSON a second to each who connects.
+    #[arg(long, default_value = SOCKET, value_name = "PATH")]
+    pub socket: PathBuf,
+
+    /// Size of the kernel's debug dump in bytes, saved to a file when it ejects us.
     #[arg(long, default_value_t = 262_144, value_name = "N",
           value_parser = clap::value_parser!(u32).range(0..=16_777_216))]
     pub exit_dump_len: u32,

@@ -1,11 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Statistics: the shim's counters and the dispatcher's own, as a line for people and as JSON for scripts.
+//! The daemon's numbers as one JSON object: the shim's counters, the dispatcher's own, the kernel's events.
+//!
+//! Everything that shows numbers (`--stats`, `--json`, the socket, the exit report) shows this object or a line made
+//! from it (`line.rs`).
 
 use crate::driver::Counts;
+use crate::sys;
 use crate::wire::{NR_STATS, STAT_NAMES};
 use anyhow::{Context, Result};
+use hdrhistogram::Histogram;
+use hearth::ids::Nanos;
+use hearth::stats::Stats;
+use hearth::topology::Topology;
 use libbpf_rs::{MapCore, MapFlags};
 use serde_json::{Map, Value, json};
+
+/// The kernel's own counters of the scheduler that is attached.
+const EVENTS: &str = "/sys/kernel/sched_ext/root/events";
 
 /// The shim's counters, summed over CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,12 +38,6 @@ impl Counters {
         Ok(Self(sum))
     }
 
-    /// Nothing counted yet.
-    #[must_use]
-    pub fn zero() -> Self {
-        Self([0; NR_STATS])
-    }
-
     /// One counter by its JSON name; 0 for an unknown name.
     #[must_use]
     pub fn get(&self, name: &str) -> u64 {
@@ -44,44 +49,119 @@ impl Counters {
     pub fn sum(&self, prefix: &str) -> u64 {
         STAT_NAMES.iter().zip(&self.0).filter(|(n, _)| n.starts_with(prefix)).map(|(_, v)| v).sum()
     }
+}
 
-    /// Tasks that were sent to the dispatcher.
-    #[must_use]
-    pub fn forwarded(&self) -> u64 {
-        self.sum("forwarded_")
-    }
+/// The middle, the tail and the end of a distribution, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spread {
+    p50: u64,
+    p99: u64,
+    max: u64,
+}
 
-    /// What has been counted since `before`.
-    #[must_use]
-    pub fn since(&self, before: &Self) -> Self {
-        Self(std::array::from_fn(|i| self.0[i].saturating_sub(before.0[i])))
+impl Spread {
+    fn of(histogram: &Histogram<u64>) -> Self {
+        Self {
+            p50: histogram.value_at_quantile(0.5),
+            p99: histogram.value_at_quantile(0.99),
+            max: histogram.max(),
+        }
     }
 }
 
-/// The whole picture as JSON: totals, then every counter by name.
-#[must_use]
-pub fn json(
-    policy: &str,
-    topology: &hearth::topology::Topology,
-    shim: &Counters,
-    core: &hearth::stats::Stats,
-    driver: &Counts,
-) -> Value {
-    let mut all = Map::new();
-    for (name, value) in STAT_NAMES.iter().zip(&shim.0) {
-        all.insert((*name).to_string(), json!(value));
+/// What the dispatcher thread says about itself: plain data, so that handing it over allocates nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    core: Stats,
+    sleeps: u64,
+    turns: u64,
+    commits: u64,
+    resumes: u64,
+    resume_max_ns: Nanos,
+    records: u64,
+    notice_ns: Spread,
+    commit_ns: Spread,
+    cpu_ns: Nanos,
+    page_faults: u64,
+}
+
+/// The dispatcher thread's use of the machine, counted from when it began to dispatch.
+#[derive(Clone, Copy, Debug)]
+pub struct Meter {
+    cpu_ns: Nanos,
+    page_faults: u64,
+}
+
+impl Meter {
+    /// Counts from now. To be called, like [`Self::snapshot`], on the dispatcher thread.
+    pub fn start() -> Self {
+        Self { cpu_ns: sys::thread_cpu_ns(), page_faults: sys::thread_faults() }
     }
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+
+    /// The thread's numbers now.
+    pub fn snapshot(&self, core: &Stats, driver: &Counts) -> Snapshot {
+        Snapshot {
+            core: core.clone(),
+            sleeps: driver.sleeps,
+            turns: driver.turns,
+            commits: driver.commits,
+            resumes: driver.resumes,
+            resume_max_ns: driver.resume_max_ns,
+            records: driver.records,
+            notice_ns: Spread::of(&driver.notice_ns),
+            commit_ns: Spread::of(&driver.commit_ns),
+            cpu_ns: sys::thread_cpu_ns().saturating_sub(self.cpu_ns),
+            page_faults: sys::thread_faults().saturating_sub(self.page_faults),
+        }
+    }
+}
+
+/// What does not change while attached.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    policy: String,
+    kernel: String,
+    cpus: usize,
+    llcs: usize,
+    real_time: bool,
+    began_ns: Nanos,
+}
+
+impl Facts {
+    /// The facts of an attachment that begins now.
+    #[must_use]
+    pub fn new(policy: &str, topology: &Topology, real_time: bool) -> Self {
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Self {
+            policy: policy.into(),
+            kernel: kernel.trim().into(),
+            cpus: topology.cpus.len(),
+            llcs: topology.llcs.len(),
+            real_time,
+            began_ns: sys::now_ns(),
+        }
+    }
+}
+
+/// The whole picture: totals since the attachment began, then every counter by name.
+#[must_use]
+pub fn json(facts: &Facts, shim: &Counters, dispatcher: &Snapshot, events: &Value) -> Value {
+    let all: Map<String, Value> =
+        STAT_NAMES.iter().zip(&shim.0).map(|(name, value)| ((*name).to_string(), json!(value))).collect();
+    let now = sys::now_ns();
     json!({
-        "policy": policy,
-        "kernel": kernel.trim(),
-        "cpus": topology.cpus.len(),
-        "llcs": topology.llcs.len(),
-        "forwarded": shim.forwarded(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "policy": facts.policy,
+        "kernel": facts.kernel,
+        "cpus": facts.cpus,
+        "llcs": facts.llcs,
+        "at_ns": now,
+        "attached_ms": now.saturating_sub(facts.began_ns) / 1_000_000,
+        "forwarded": shim.sum("forwarded_"),
         "fallback": shim.sum("fallback_"),
         "in_kernel": shim.sum("in_kernel_"),
         "bypassed": shim.get("bypassed"),
-        "decided": core.decisions,
+        "decided": dispatcher.core.decisions,
         "committed": shim.get("committed"),
         "recalled": shim.get("recalled"),
         "retried": shim.get("retried"),
@@ -89,35 +169,67 @@ pub fn json(
         "taken_over": shim.get("taken_over"),
         "migrations_llc": shim.get("migrations_llc"),
         "migrations_cross_llc": shim.get("migrations_cross_llc"),
-        "shim": Value::Object(all),
-        "core": core,
+        "shim": all,
+        "core": dispatcher.core,
         "dispatcher": {
-            "sleeps": driver.sleeps,
-            "turns": driver.turns,
-            "commits": driver.commits,
-            "resumes": driver.resumes,
-            "resume_max_us": driver.resume_max_ns / 1000,
-            "records": driver.records,
+            "sleeps": dispatcher.sleeps,
+            "turns": dispatcher.turns,
+            "commits": dispatcher.commits,
+            "resumes": dispatcher.resumes,
+            "resume_max_us": dispatcher.resume_max_ns / 1000,
+            "records": dispatcher.records,
+            "notice_p50_ns": dispatcher.notice_ns.p50,
+            "notice_p99_ns": dispatcher.notice_ns.p99,
+            "notice_max_ns": dispatcher.notice_ns.max,
+            "commit_p50_ns": dispatcher.commit_ns.p50,
+            "commit_p99_ns": dispatcher.commit_ns.p99,
+            "commit_max_ns": dispatcher.commit_ns.max,
+            "page_faults": dispatcher.page_faults,
+            "cpu_us": dispatcher.cpu_ns / 1000,
+            "real_time": facts.real_time,
         },
+        "events": events,
     })
 }
 
-/// One line for people: what happened since `before`.
+/// The kernel's counters by name; null where there are none (old kernels, or the scheduler has ended).
 #[must_use]
-pub fn line(now: &Counters, before: &Counters) -> String {
-    let d = now.since(before);
-    format!(
-        "forwarded {:>8}  committed {:>8}  retried {:>4}  stale {:>4}  recalled {:>5}  fallback {:>5}  in kernel {:>6}  bypassed {:>4}  taken over {:>5}  migrations {:>6} in LLC, {:>5} across",
-        d.forwarded(),
-        d.get("committed"),
-        d.get("retried"),
-        d.get("stale"),
-        d.get("recalled"),
-        d.sum("fallback_"),
-        d.sum("in_kernel_"),
-        d.get("bypassed"),
-        d.get("taken_over"),
-        d.get("migrations_llc"),
-        d.get("migrations_cross_llc"),
-    )
+pub fn events() -> Value {
+    std::fs::read_to_string(EVENTS).map_or(Value::Null, |text| parse_events(&text))
+}
+
+fn parse_events(text: &str) -> Value {
+    let pairs = text.lines().filter_map(|line| {
+        let (name, count) = line.split_once(char::is_whitespace)?;
+        Some((name.to_string(), json!(count.trim().parse::<i64>().ok()?)))
+    });
+    Value::Object(pairs.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_as_the_kernel_prints_them() {
+        let text = "SCX_EV_SELECT_CPU_FALLBACK 0\nSCX_EV_BYPASS_ACTIVATE 12\nnonsense\nX y\n";
+        assert_eq!(
+            parse_events(text),
+            json!({"SCX_EV_SELECT_CPU_FALLBACK": 0, "SCX_EV_BYPASS_ACTIVATE": 12})
+        );
+    }
+
+    #[test]
+    fn counters_are_grouped_by_prefix_and_all_shown() {
+        let mut counters = Counters([0; NR_STATS]);
+        for (i, name) in STAT_NAMES.iter().enumerate() {
+            counters.0[i] = if name.starts_with("forwarded_") { 10 } else { 1 };
+        }
+        let facts = Facts::new("fifo", &Topology::grid(2, 2, 1), true);
+        let value = json(&facts, &counters, &Snapshot::default(), &Value::Null);
+        assert_eq!(value["forwarded"], 50);
+        assert_eq!(value["fallback"], 3);
+        assert_eq!(value["shim"].as_object().unwrap().len(), NR_STATS);
+        assert_eq!((&value["cpus"], &value["llcs"]), (&json!(4), &json!(2)));
+    }
 }

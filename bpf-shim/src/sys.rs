@@ -56,6 +56,25 @@ pub fn unlimit_memlock() -> bool {
     unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) == 0 }
 }
 
+/// Locks what is in memory and what will be. False: not permitted, nothing is locked.
+pub fn lock_all() -> bool {
+    // SAFETY: no pointers involved.
+    unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) == 0 }
+}
+
+/// Hour, minute and second of the local time.
+#[must_use]
+pub fn local_time() -> (i32, i32, i32) {
+    // SAFETY: tm is plain old data with a pointer that may be null; all-zero is a valid value.
+    let mut tm: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: a null pointer is allowed for time(); both structs are valid for localtime_r.
+    unsafe {
+        let now = libc::time(std::ptr::null_mut());
+        libc::localtime_r(&now, &mut tm);
+    }
+    (tm.tm_hour, tm.tm_min, tm.tm_sec)
+}
+
 /// Blocks until `fd` is readable, a signal arrives, or the time is over.
 pub fn wait_readable(fd: BorrowedFd, timeout: Nanos) {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };

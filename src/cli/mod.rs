@@ -2,8 +2,10 @@
 //! The command line of `hearth`. One file per subcommand; each answers with an exit code.
 
 mod doctor;
+mod monitor;
 mod policies;
 mod sibling;
+mod status;
 mod topology;
 
 use anyhow::{Context, Result};
@@ -30,6 +32,10 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Say who schedules this machine now
+    Status(status::Args),
+    /// Watch what the running scheduler does
+    Monitor(monitor::Args),
     /// Generate load and measure latencies (starts hearth-bench; see `hearth bench --help`)
     #[command(disable_help_flag = true)]
     Bench {
@@ -57,6 +63,8 @@ pub fn main() -> ExitCode {
     };
     let exit = match cli.command {
         Command::Run { args } => sibling::exec("scx_hearth", &args),
+        Command::Status(args) => status::run(&args),
+        Command::Monitor(args) => monitor::run(args),
         Command::Bench { args } => sibling::exec("hearth-bench", &args),
         Command::Doctor(args) => doctor::run(args),
         Command::Topology(args) => topology::run(&args),

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One attachment: read the machine, load the shim, attach, dispatch, detach, report.
+
+use crate::driver::{Driver, End};
+use crate::exit::ExitInfo;
+use crate::failure::Failure;
+use crate::loader::{Shim, dispatcher_cpu};
+use crate::opts::Opts;
+use crate::output;
+use crate::report::{self, Counters, Facts, Meter};
+use crate::stats::{Statistics, Work};
+use crate::stats_server::Server;
+use crate::sys;
+use anyhow::{Context, anyhow};
+use hearth::dispatcher::{Config, Dispatcher};
+use hearth::doctor::Exit;
+use hearth::ids::CpuId;
+use hearth::policy::registry;
+use hearth::topology::Topology;
+use serde_json::Value;
+use std::mem::MaybeUninit;
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+use tracing::warn;
+
+/// Real-time priority of the dispatcher: above what people give their own programs, below the kernel's interrupt
+/// threads (50).
+const DISPATCHER_PRIORITY: i32 = 49;
+
+/// How an attachment ended.
+pub struct Ended {
+    /// What the kernel says.
+    pub info: ExitInfo,
+    /// The final numbers; null if it never attached.
+    pub report: Value,
+    /// A fault of ours that ended it.
+    pub fault: Option<Failure>,
+    /// How long it was attached.
+    pub lived: Duration,
+}
+
+/// The kernel's count of CPUs that came or went.
+fn hotplug_seq() -> Option<String> {
+    std::fs::read_to_string("/sys/kernel/sched_ext/hotplug_seq").ok()
+}
+
+fn read_machine(opts: &Opts) -> Result<(Topology, CpuId), Failure> {
+    let topology =
+        Topology::from_sysfs(Path::new("/sys/devices/system")).map_err(|e| Failure::unsupported(e.into()))?;
+    let home = dispatcher_cpu(opts, &topology).map_err(|e| Failure::new(Exit::Usage, e))?;
+    Ok((topology, home))
+}
+
+/// `--check`: loads the shim, which the kernel then verifies, and lets go of it.
+pub fn check(opts: &Opts) -> Result<Exit, Failure> {
+    let (topology, _) = read_machine(opts)?;
+    let mut object = MaybeUninit::uninit();
+    Shim::load(&mut object, opts, &topology).map_err(Failure::load)?;
+    let line = format!("ok: this kernel takes the shim; machine: {topology}");
+    output::print(&line).map_err(|e| Failure::new(Exit::Failed, e))?;
+    Ok(Exit::Ok)
+}
+
+/// One attachment, from reading the machine to the final numbers.
+pub fn once(opts: &Opts, stop: &AtomicBool) -> Result<Ended, Failure> {
+    let seq = hotplug_seq();
+    let (topology, home) = read_machine(opts)?;
+    let mut object = MaybeUninit::uninit();
+    let mut shim = Shim::load(&mut object, opts, &topology).map_err(Failure::load)?;
+    // Loading takes the count that the kernel compares at the end; what happened before that only we can notice.
+    if hotplug_seq() != seq {
+        let (report, lived) = (Value::Null, Duration::ZERO);
+        return Ok(Ended { info: ExitInfo::stale_machine(), report, fault: None, lived });
+    }
+    let config = Config {
+        slice_ns: opts.slice_us * 1000,
+        dispatcher_cpu: Some(home),
+        dispatcher_cpu_penalty: opts.share_cpu,
+        ..Config::default()
+    };
+    let spec = registry::find(&opts.policy)
+        .with_context(|| format!("no policy named {:?}", opts.policy))
+        .map_err(|e| Failure::new(Exit::Usage, e))?;
+    let core = Dispatcher::new(topology.clone(), config.clone(), (spec.build)(&config));
+    let shared = shim.share(opts, &topology).map_err(Failure::unsupported)?;
+    let counters = shim.counters().map_err(Failure::unsupported)?;
+    if !core_affinity::set_for_current(core_affinity::CoreId { id: home.idx() }) {
+        warn!("cannot pin the dispatcher to CPU {}", home.0);
+    }
+    let mut driver = Driver::new(core, shared, opts.spin_us * 1000, opts.fault_late_us, stop)
+        .map_err(Failure::unsupported)?;
+    let class = sys::become_real_time(DISPATCHER_PRIORITY);
+    let real_time = class != sys::Class::Ordinary;
+    if !real_time {
+        warn!("no real-time budget here: the dispatcher runs as an ordinary task and may be late under load");
+    }
+    let facts = Facts::new(&opts.policy, &topology, real_time);
+    let statistics = start_statistics(opts, &shim, &facts, &topology, home)?;
+    let exchange = statistics.exchange();
+
+    // From here on every task waits for us. Nothing below may block: no message, no lock.
+    let began = Instant::now();
+    if let Err(error) = shim.attach() {
+        sys::become_ordinary();
+        statistics.stop();
+        return Err(Failure::load(error));
+    }
+    statistics.attached();
+    let meter = Meter::start();
+    let end = contain(|| driver.run(|core, counts| exchange.offer(|| meter.snapshot(core.stats(), counts))));
+    let snapshot = meter.snapshot(driver.core().stats(), driver.counts());
+    let events = report::events();
+    let counted = Counters::read(&counters);
+    let info = shim.detach();
+    sys::become_ordinary();
+    // Back on the kernel's own scheduler.
+
+    let lived = began.elapsed();
+    let seen = statistics.stop();
+    let events = if events.is_null() { seen } else { events };
+    let report = counted.map_or(Value::Null, |counters| {
+        let mut report = report::json(&facts, &counters, &snapshot, &events);
+        report["exit"] = info.json();
+        report
+    });
+    if opts.json {
+        output::print(&report.to_string()).map_err(|e| Failure::new(Exit::Failed, e))?;
+    }
+    let fault = match end {
+        Ok(Ok(End::Asked | End::Detached)) => None,
+        Ok(Err(error)) => Some(Failure::new(Exit::Failed, error.context("the dispatcher failed"))),
+        Err(panic) => Some(Failure::new(Exit::Policy, anyhow!("the policy {} failed: {panic}", opts.policy))),
+    };
+    Ok(Ended { info, report, fault, lived })
+}
+
+fn start_statistics(
+    opts: &Opts,
+    shim: &Shim,
+    facts: &Facts,
+    topology: &Topology,
+    home: CpuId,
+) -> Result<Statistics, Failure> {
+    let server = Server::new(&opts.socket)
+        .inspect_err(|e| warn!("statistics are not served: {}: {e}", opts.socket.display()))
+        .ok();
+    let work = Work {
+        counters: shim.counters().map_err(Failure::unsupported)?,
+        facts: facts.clone(),
+        server,
+        print_every: opts.stats,
+        json: opts.json,
+        greeting: format!("attached: policy {}, {topology}, dispatcher on CPU {}", opts.policy, home.0),
+    };
+    Statistics::start(work).context("cannot start the statistics thread").map_err(Failure::unsupported)
+}
+
+/// Runs a function that may panic; the error is where and why. Nothing is printed meanwhile: standard error may be a
+/// terminal that somebody has stopped, and we are attached.
+fn contain<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    let told = Arc::new(Mutex::new(String::new()));
+    let (keep, me) = (Arc::clone(&told), thread::current().id());
+    let usual = Arc::new(panic::take_hook());
+    let others = Arc::clone(&usual);
+    panic::set_hook(Box::new(move |info| {
+        if thread::current().id() != me {
+            others(info);
+        } else if let Ok(mut text) = keep.lock() {
+            *text = info.to_string().replace('\n', " ");
+        }
+    }));
+    let result = catch_unwind(AssertUnwindSafe(run));
+    panic::set_hook(Box::new(move |info| usual(info)));
+    result.map_err(|_| told.lock().map(|text| text.clone()).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_one_line_with_its_place() {
+        assert_eq!(contain(|| 3), Ok(3));
+        let text = contain(|| assert!(std::hint::black_box(false), "the policy said no")).unwrap_err();
+        assert!(text.contains("the policy said no") && text.contains("attach.rs:"), "{text}");
+        assert_eq!(text.lines().count(), 1);
+    }
+}
