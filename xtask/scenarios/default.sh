@@ -2,7 +2,7 @@
 # about: the lab itself, under the kernel's own scheduler: topology, clock, tools
 # topology: 2x2 1 1x2x2
 # clock: virtual
-# timeout: 120
+# timeout: 300
 # suite: test quick
 
 check_that cpus "$LAB_CPUS CPUs" [ "$(nproc)" = "$LAB_CPUS" ]

@@ -139,3 +139,42 @@ Next:
         boot.kernel,
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_newcomer_finds_every_fact() {
+        let scenario = Scenario::parse("demo", "true\n").unwrap();
+        let results = r#"BEGIN 7.3.4
+RESULT {"kind":"schbench","sched":"default","threads":4,"run":1,"p50_us":21,"p99_us":500,"p999_us":787}
+RESULT {"kind":"schbench","sched":"hearth","threads":4,"run":1,"p50_us":75,"p99_us":419,"p999_us":729}
+RESULT {"kind":"hearth","policy":"fifo","cpus":4,"llcs":2,"forwarded":6699,"decided":6851,"committed":6698,"migrations_llc":748,"migrations_cross_llc":530}
+END 0
+"#;
+        let boot = Boot {
+            end: End::ByItself,
+            console: String::new(),
+            results: results.into(),
+            wall: Duration::ZERO,
+        };
+        let report = BootReport::new(&scenario, "2x2".parse().unwrap(), false, 1, &boot);
+        let report = Report { scenario: "demo".into(), skipped: None, boots: vec![report] };
+        let rows = report.rows();
+        let stats = rows.iter().find_map(Stats::of).unwrap();
+        let text = text(&report.boots[0], "QEMU", &stats, &table::medians(&rows));
+        for part in [
+            "7.3.4 on QEMU (virtual clock",
+            "4 CPUs in 2 LLC domains",
+            "the kernel's default          21 us     500 us     787 us",
+            "hearth, fifo                  75 us     419 us     729 us",
+            "6,699 forwarded to the dispatcher, 6,851 decided, 6,698 committed",
+            "748 within an LLC domain, 530 across domains",
+            "cargo xtask lab compare",
+        ] {
+            assert!(text.contains(part), "{part} not in\n{text}");
+        }
+    }
+}

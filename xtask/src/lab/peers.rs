@@ -4,7 +4,7 @@
 use crate::fail::{failed, usage};
 use crate::ui::Step;
 use crate::{paths, proc};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -37,11 +37,12 @@ pub fn obtain(name: &str) -> Result<PathBuf> {
 
 fn build(name: &str, root: &Path) -> Result<()> {
     let _step = Step::start(format!("building {name} {PEER_VERSION} (once, a few minutes)"));
+    std::fs::create_dir_all(root).with_context(|| format!("cannot create {}", root.display()))?;
     let mut command = Command::new("cargo");
     command.args(["install", "--locked", "--version", PEER_VERSION, "--root"]).arg(root).arg(name);
     // One target directory for all peers: most of their dependencies are the same.
     command.env("CARGO_TARGET_DIR", root.join("target")).env("BPF_CLANG", "clang-19");
-    command.current_dir(root.parent().unwrap_or(root));
+    command.current_dir(root);
     let output = proc::capture(&mut command)?;
     if output.status.success() {
         return Ok(());
