@@ -209,28 +209,39 @@ impl<P: Policy> Dispatcher<P> {
         }
     }
 
-    /// Takes a task out of whatever it waits in.
-    fn unlink(&mut self, row: u32) {
-        self.queues.remove(row, &mut self.tasks, &mut self.machine);
+    /// Takes a task out of whatever it waits in. Returns the CPU whose line it left, for [`Dispatcher::cpu_changed`].
+    fn unlink(&mut self, row: u32) -> Option<CpuId> {
+        self.unqueue(row);
         match self.tasks.rows[row as usize].state {
             State::Committed => {
-                let cpu = self.tasks.leave_line(row, &mut self.machine);
                 self.in_lines -= 1;
-                self.cpu_changed(cpu);
+                Some(self.tasks.leave_line(row, &mut self.machine))
             }
-            State::Running => self.row(row).cpu = NONE,
-            _ => debug_assert_eq!(self.tasks.rows[row as usize].cpu, NONE),
+            State::Running => {
+                self.row(row).cpu = NONE;
+                None
+            }
+            _ => {
+                debug_assert_eq!(self.tasks.rows[row as usize].cpu, NONE);
+                None
+            }
+        }
+    }
+
+    /// Takes a task out of the ordered queue that it waits in, if any.
+    fn unqueue(&mut self, row: u32) {
+        if self.tasks.rows[row as usize].queue != NONE {
+            self.queues.remove(row, &mut self.tasks, &mut self.machine);
         }
     }
 
     /// Appends a task to a CPU's line and sees to it that somebody looks after it.
     fn join_line(&mut self, row: u32, cpu: CpuId) {
-        let behind = self.machine.ahead(cpu) > 0;
+        let behind = self.machine.cpus[cpu.idx()].ahead() > 0;
         let check = self.now + if behind { LINE_CHECK_NS } else { START_CHECK_NS };
         self.next_check_ns = if self.in_lines == 0 { check } else { self.next_check_ns.min(check) };
         self.tasks.join_line(row, cpu, &mut self.machine);
         self.in_lines += 1;
-        self.machine.refresh(cpu);
     }
 
     /// A CPU's row changed: if it has become free, it is served by the next poll.

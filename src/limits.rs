@@ -42,9 +42,13 @@ pub const LINE_CHECK_NS: Nanos = 500_000;
 /// How soon a task that was committed to an idle CPU is looked after, if no status word has shown it starting.
 pub const START_CHECK_NS: Nanos = 10_000_000;
 
-/// Everyone who waits for the same CPU gets a turn within this time: slices shrink as the line grows
-/// (down to the shortest of [`SLICE_NS`]), and in a queue that a policy orders, who has waited this long is next.
-pub const MAX_TURN_NS: Nanos = 1_000_000_000;
+/// Everyone who waits for the same CPU gets a turn in about this time: slices shrink as the line grows (down to the
+/// shortest of [`SLICE_NS`]).
+pub const MAX_TURN_NS: Nanos = 500_000_000;
+
+/// Who has waited this long in a queue that a policy orders is next, whatever the order: a task of weight 1 among a
+/// few of weight 100 would otherwise outlast the kernel's watchdog.
+pub const STARVING_NS: Nanos = 1_000_000_000;
 
 /// Answers "retry" to one decision before the dispatcher leaves the task to the next rescan.
 pub const MAX_RETRIES: u8 = 64;
@@ -58,5 +62,5 @@ pub const MAX_CHARGE_SLICES: u64 = 4;
 const _: () = assert!(TAKEOVER_LIMIT_NS + 2 * TIMER_PERIOD_NS < RESCUE_NS);
 const _: () = assert!(RESCUE_NS < WATCHDOG_NS / 2);
 const _: () = assert!(LINE_CHECK_NS <= LINE_WAIT_NS);
-const _: () = assert!(START_CHECK_NS < RESCUE_NS && MAX_TURN_NS < RESCUE_NS);
+const _: () = assert!(START_CHECK_NS < RESCUE_NS && MAX_TURN_NS < RESCUE_NS && STARVING_NS < WATCHDOG_NS / 2);
 const _: () = assert!(MAX_TASKS <= u32::MAX as usize);

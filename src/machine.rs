@@ -4,9 +4,9 @@
 //! A belief starts from the last reading of the CPU's status words and is corrected by what the dispatcher itself did
 //! since: a decision on its way takes the CPU at once, so that two tasks woken together never get the same idle CPU.
 
-use crate::cpuset::{clear, first_and, first_and3, set, test, words_for};
+use crate::cpuset::{clear, first_and, first_and3, ones, set, test, words_for};
 use crate::event::CpuStatus;
-use crate::ids::{CpuId, LlcId};
+use crate::ids::{CpuId, LlcId, TaskId};
 use crate::reason::Reason;
 use crate::tasks::List;
 use crate::topology::Topology;
@@ -17,10 +17,16 @@ const HELD: u32 = 1 << 20;
 /// The dispatcher's own CPU is worse still, unless a penalty is configured.
 const AVOIDED: u32 = 1 << 24;
 
+/// No place in the tournament: the CPU is not online.
+const OFFLINE: u32 = u32::MAX;
+
 /// One CPU.
 #[derive(Clone, Debug)]
 pub(crate) struct CpuRow {
-    pub status: CpuStatus,
+    status: CpuStatus,
+    /// Something runs there, or a higher class holds it (on its own CPU the dispatcher is that class).
+    occupied: bool,
+    idle: bool,
     /// Tasks in its own queue: the last reading, corrected by what was done since.
     pub depth: u32,
     /// Decisions for it that the kernel has not answered yet.
@@ -29,17 +35,30 @@ pub(crate) struct CpuRow {
     pub pinned: u32,
     /// Its line, oldest first: tasks committed to its own queue and not seen leaving it.
     pub line: List,
+    /// What makes it worse than its line tells; 0: it is an ordinary CPU.
+    handicap: u32,
+    /// Its key in the tournament: what is ahead of a new task, and the handicap.
+    key: u32,
     llc: u32,
     core: u32,
-    /// Its place in the tournament; none: it is not online.
-    pos: Option<u32>,
+    /// Its place in the tournament.
+    pos: u32,
 }
 
 impl CpuRow {
+    /// The last reading of its status words.
+    pub fn status(&self) -> &CpuStatus {
+        &self.status
+    }
+
     /// Tasks of the line that have someone before them.
     pub fn waiters(&self) -> u32 {
-        let occupied = self.status.curr.is_some() || self.status.other || self.status.held;
-        self.line.len().saturating_sub(u32::from(!occupied))
+        self.line.len().saturating_sub(u32::from(!self.occupied))
+    }
+
+    /// Tasks that a new one would have before it, the running one included.
+    pub fn ahead(&self) -> u32 {
+        self.depth + self.in_flight + u32::from(self.occupied)
     }
 }
 
@@ -61,6 +80,7 @@ pub(crate) struct Machine {
     pub online: Vec<u64>,
     /// CPUs with nothing to do (never the dispatcher's own).
     pub idle: Vec<u64>,
+    idle_cpus: u32,
     /// CPUs whose whole core is idle.
     idle_core: Vec<u64>,
     /// Idle CPUs of each core.
@@ -81,6 +101,7 @@ impl Machine {
             cpus: (0..topology.id_limit).map(|id| empty_row(CpuId(id))).collect(),
             online: vec![0; words],
             idle: vec![0; words],
+            idle_cpus: 0,
             idle_core: vec![0; words],
             core_idle_cpus: vec![0; topology.cores.len()],
             llcs: Vec::with_capacity(topology.llcs.len()),
@@ -97,7 +118,7 @@ impl Machine {
                 set(&mut mask, cpu.idx());
                 set(&mut machine.online, cpu.idx());
                 let row = &mut machine.cpus[cpu.idx()];
-                row.pos = Some(machine.cpu_at.len() as u32);
+                row.pos = machine.cpu_at.len() as u32;
                 row.llc = llc.id.0;
                 row.core = machine.topology.cpu(cpu).map_or(0, |c| c.core);
                 machine.cpu_at.push(cpu);
@@ -107,9 +128,25 @@ impl Machine {
             machine.llcs.push(LlcRow { mask, range: start..machine.cpu_at.len(), cpus });
         }
         for pos in 0..machine.cpu_at.len() {
-            machine.refresh(machine.cpu_at[pos]);
+            let cpu = machine.cpu_at[pos];
+            machine.set_status(&empty_row(cpu).status);
+            machine.refresh(cpu);
         }
         machine
+    }
+
+    /// A new reading of an online CPU's status words; [`Machine::refresh`] follows. Returns who ran there before.
+    pub fn set_status(&mut self, status: &CpuStatus) -> Option<TaskId> {
+        let own = self.is_dispatcher(status.cpu);
+        let penalty = self.penalty;
+        let row = &mut self.cpus[status.cpu.idx()];
+        let before = row.status.curr;
+        let held = status.held && !own;
+        row.status = *status;
+        row.depth = status.depth;
+        row.occupied = status.curr.is_some() || status.other || held;
+        row.handicap = if held { HELD } else { 0 } + if own { penalty } else { 0 };
+        before
     }
 
     pub fn is_online(&self, cpu: CpuId) -> bool {
@@ -140,23 +177,21 @@ impl Machine {
         self.cpus[cpu.idx()].status.held && !self.is_dispatcher(cpu)
     }
 
-    /// Nothing runs there, nothing waits, nothing is on its way.
-    pub fn is_vacant(&self, cpu: CpuId) -> bool {
-        self.cpus[cpu.idx()].pos.is_some() && self.ahead(cpu) == 0
+    /// Is it online, not held, not the dispatcher's own?
+    pub fn is_ordinary(&self, cpu: CpuId) -> bool {
+        self.cpus.get(cpu.idx()).is_some_and(|row| row.handicap == 0 && row.pos != OFFLINE)
     }
 
-    /// Tasks that a new one would have before it, the running one included.
-    pub fn ahead(&self, cpu: CpuId) -> u32 {
+    /// Nothing runs there, nothing waits, nothing is on its way.
+    pub fn is_vacant(&self, cpu: CpuId) -> bool {
         let row = &self.cpus[cpu.idx()];
-        let held = row.status.held && !self.is_dispatcher(cpu);
-        let occupied = row.status.curr.is_some() || row.status.other || held;
-        row.depth + row.in_flight + u32::from(occupied)
+        row.ahead() == 0 && row.pos != OFFLINE
     }
 
     /// The LLC domain of an online CPU.
     pub fn llc_of(&self, cpu: CpuId) -> Option<LlcId> {
         let row = self.cpus.get(cpu.idx())?;
-        row.pos.map(|_| LlcId(row.llc))
+        (row.pos != OFFLINE).then_some(LlcId(row.llc))
     }
 
     pub fn llc_mask(&self, llc: LlcId) -> &[u64] {
@@ -170,19 +205,19 @@ impl Machine {
 
     /// To be called after any change to a CPU's row: keeps the idle maps and the tournament true.
     pub fn refresh(&mut self, cpu: CpuId) {
-        let Some(pos) = self.cpus[cpu.idx()].pos else { return };
-        let ahead = self.ahead(cpu);
-        let own = self.is_dispatcher(cpu);
-        let mut key = ahead + self.cpus[cpu.idx()].pinned;
-        if self.is_held(cpu) {
-            key += HELD;
+        let row = &mut self.cpus[cpu.idx()];
+        if row.pos == OFFLINE {
+            return;
         }
-        if own {
-            key += self.penalty;
+        let ahead = row.ahead();
+        let key = ahead + row.pinned + row.handicap;
+        if key != row.key {
+            row.key = key;
+            self.loads.set(row.pos as usize, key);
         }
-        self.loads.set(pos as usize, key);
-        let idle = ahead == 0 && !own;
-        if idle != self.is_idle(cpu) {
+        let idle = ahead == 0 && self.dispatcher != Some(cpu);
+        if idle != row.idle {
+            row.idle = idle;
             self.set_idle(cpu, idle);
         }
     }
@@ -193,12 +228,14 @@ impl Machine {
         let count = &mut self.core_idle_cpus[core as usize];
         if idle {
             set(&mut self.idle, cpu.idx());
+            self.idle_cpus += 1;
             *count += 1;
             if *count as usize == siblings.len() {
                 siblings.iter().for_each(|c| set(&mut self.idle_core, c.idx()));
             }
         } else {
             clear(&mut self.idle, cpu.idx());
+            self.idle_cpus -= 1;
             if *count as usize == siblings.len() {
                 siblings.iter().for_each(|c| clear(&mut self.idle_core, c.idx()));
             }
@@ -208,6 +245,9 @@ impl Machine {
 
     /// The idle CPU that is nearest to `prev`, among `allowed`.
     pub fn idle_near(&self, prev: CpuId, allowed: &[u64]) -> Option<(CpuId, Reason)> {
+        if self.idle_cpus == 0 {
+            return None;
+        }
         if self.is_idle(prev) && test(allowed, prev.idx()) {
             return Some((prev, Reason::PrevIdle));
         }
@@ -226,36 +266,32 @@ impl Machine {
     /// The CPU with the shortest line among `allowed` (none: all), and how many are ahead there.
     /// On a tie the previous CPU wins, then its domain, then the lowest place.
     pub fn shortest_line(&self, prev: CpuId, allowed: Option<&[u64]>) -> (CpuId, u32) {
-        let prev_pos = self.cpus.get(prev.idx()).and_then(|row| row.pos);
-        let home = self.llc_of(prev).map(|llc| self.llcs[llc.idx()].range.clone());
+        let prev_row = self.cpus.get(prev.idx()).filter(|row| row.pos != OFFLINE);
         let best = match allowed {
-            None => {
-                let near = home.map(|range| self.loads.min_in(range));
-                let best = self.loads.min();
-                near.filter(|n| n.key == best.key).unwrap_or(best)
-            }
-            Some(allowed) => self.shortest_allowed(home.unwrap_or(0..0), allowed),
+            None => self.shortest(prev_row),
+            Some(allowed) => self.shortest_allowed(prev_row, allowed),
         };
-        let cpu = match prev_pos {
-            Some(pos)
-                if self.loads.get(pos as usize) == best.key
-                    && allowed.is_none_or(|a| test(a, prev.idx())) =>
-            {
-                prev
-            }
-            _ => self.cpu_at[best.pos as usize],
-        };
-        (cpu, self.ahead(cpu))
+        let cpu = self.cpu_at[best.pos()];
+        (cpu, self.cpus[cpu.idx()].ahead())
     }
 
-    fn shortest_allowed(&self, home: std::ops::Range<usize>, allowed: &[u64]) -> Entry {
-        let entry = |cpu: CpuId| {
-            let pos = self.cpus[cpu.idx()].pos?;
-            Some(Entry { key: self.loads.get(pos as usize), pos })
-        };
-        let rank = |e: &Entry| (e.key, !home.contains(&(e.pos as usize)), e.pos);
-        let best = crate::cpuset::ones(allowed).filter_map(entry).min_by_key(rank);
-        best.unwrap_or_else(|| self.loads.min())
+    fn shortest(&self, prev: Option<&CpuRow>) -> Entry {
+        let best = self.loads.min();
+        let Some(prev) = prev else { return best };
+        if prev.key == best.key() {
+            return Entry::new(prev.key, prev.pos as usize);
+        }
+        let near = self.loads.min_in(self.llcs[prev.llc as usize].range.clone());
+        if near.key() == best.key() { near } else { best }
+    }
+
+    fn shortest_allowed(&self, prev: Option<&CpuRow>, allowed: &[u64]) -> Entry {
+        let rows = ones(allowed).map(|cpu| &self.cpus[cpu.idx()]).filter(|row| row.pos != OFFLINE);
+        let best = rows.min_by_key(|row| {
+            let away = prev.map_or(0, |prev| u32::from(prev.pos != row.pos) + u32::from(prev.llc != row.llc));
+            (row.key, away, row.pos)
+        });
+        best.map_or(self.loads.min(), |row| Entry::new(row.key, row.pos as usize))
     }
 }
 
@@ -270,5 +306,18 @@ fn empty_row(cpu: CpuId) -> CpuRow {
         busy_ns: 0,
         depth: 0,
     };
-    CpuRow { status, depth: 0, in_flight: 0, pinned: 0, line: List::EMPTY, llc: 0, core: 0, pos: None }
+    CpuRow {
+        status,
+        occupied: false,
+        idle: false,
+        depth: 0,
+        in_flight: 0,
+        pinned: 0,
+        line: List::EMPTY,
+        handicap: 0,
+        key: 0,
+        llc: 0,
+        core: 0,
+        pos: OFFLINE,
+    }
 }

@@ -101,10 +101,10 @@ impl Queues {
     fn least_crowded(&self, prev: Option<LlcId>) -> usize {
         let least = self.crowd.min();
         match prev.map(|llc| (llc, self.crowd.get(llc.idx()))) {
-            Some((llc, crowd)) if crowd <= least.key.saturating_add(WAITER_PER_CPU) && crowd < u32::MAX => {
+            Some((llc, crowd)) if crowd <= least.key().saturating_add(WAITER_PER_CPU) && crowd < u32::MAX => {
                 Self::of_llc(llc)
             }
-            _ => least.pos as usize,
+            _ => least.pos(),
         }
     }
 
@@ -118,12 +118,10 @@ impl Queues {
         self.counted(queue, row, tasks, machine, true);
     }
 
-    /// Takes a task out of the queue it is in, if any.
+    /// Takes a task out of the queue it is in.
     pub fn remove(&mut self, row: u32, tasks: &mut Tasks, machine: &mut Machine) {
         let queue = std::mem::replace(&mut tasks.rows[row as usize].queue, NONE);
-        if queue == NONE {
-            return;
-        }
+        debug_assert_ne!(queue, NONE, "row {row} is in no queue");
         self.ordered.remove(queue as usize, row);
         self.arrivals[queue as usize].remove(row, &mut tasks.rows);
         self.waiting -= 1;

@@ -24,8 +24,9 @@ pub(crate) enum Pending {
     Overdue,
 }
 
-/// One task.
+/// One task: two cache lines, the wakeup and the flags in the first.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Row {
     /// Its latest wakeup.
     pub fact: Runnable,

@@ -14,14 +14,25 @@ pub(crate) struct Tournament {
     tree: Vec<Entry>,
 }
 
-/// A key and where it is: ordered by key, then position.
+/// A key and where it is, in one number that orders by key, then position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Entry {
-    pub key: u32,
-    pub pos: u32,
-}
+pub(crate) struct Entry(u64);
 
-const NOBODY: Entry = Entry { key: u32::MAX, pos: u32::MAX };
+const NOBODY: Entry = Entry(u64::MAX);
+
+impl Entry {
+    pub fn new(key: u32, pos: usize) -> Self {
+        Entry(u64::from(key) << 32 | pos as u64)
+    }
+
+    pub fn key(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    pub fn pos(self) -> usize {
+        (self.0 & u64::from(u32::MAX)) as usize
+    }
+}
 
 impl Tournament {
     /// `players` keys, all 0.
@@ -29,7 +40,7 @@ impl Tournament {
         let width = players.next_power_of_two();
         let mut tree = vec![NOBODY; 2 * width];
         for (pos, entry) in tree[width..width + players].iter_mut().enumerate() {
-            *entry = Entry { key: 0, pos: pos as u32 };
+            *entry = Entry::new(0, pos);
         }
         for node in (1..width).rev() {
             tree[node] = tree[2 * node].min(tree[2 * node + 1]);
@@ -39,23 +50,21 @@ impl Tournament {
 
     /// The key at `pos`.
     pub fn get(&self, pos: usize) -> u32 {
-        self.tree[self.width + pos].key
+        self.tree[self.width + pos].key()
     }
 
     /// Changes the key at `pos`.
     pub fn set(&mut self, pos: usize, key: u32) {
         let mut node = self.width + pos;
-        if self.tree[node].key == key {
-            return;
-        }
-        self.tree[node].key = key;
-        while node > 1 {
-            let winner = self.tree[node].min(self.tree[node ^ 1]);
-            node /= 2;
-            if self.tree[node] == winner {
+        let mut winner = Entry::new(key, pos);
+        let tree = self.tree.as_mut_slice();
+        while tree[node] != winner {
+            tree[node] = winner;
+            if node == 1 {
                 break;
             }
-            self.tree[node] = winner;
+            winner = winner.min(tree[node ^ 1]);
+            node /= 2;
         }
     }
 
@@ -93,7 +102,7 @@ mod tests {
     fn one_player_always_wins() {
         let mut t = Tournament::new(1);
         t.set(0, 7);
-        assert_eq!((t.min(), t.min_in(0..1), t.get(0)), (Entry { key: 7, pos: 0 }, t.min(), 7));
+        assert_eq!((t.min(), t.min_in(0..1), t.get(0)), (Entry::new(7, 0), t.min(), 7));
     }
 
     proptest! {
@@ -108,7 +117,7 @@ mod tests {
                 t.set(pos % players, key);
             }
             let best = |range: std::ops::Range<usize>| {
-                range.map(|pos| Entry { key: plain[pos], pos: pos as u32 }).min().unwrap()
+                range.map(|pos| Entry::new(plain[pos], pos)).min().unwrap()
             };
             let (low, high) = ((a % players).min(b % players), (a % players).max(b % players) + 1);
             prop_assert_eq!(t.min(), best(0..players));

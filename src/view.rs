@@ -71,25 +71,29 @@ impl View<'_> {
     /// domain; else any. Of several, one whose SMT siblings are idle too.
     #[must_use]
     pub fn idle_near(&self, task: &Runnable) -> Option<(CpuId, Reason)> {
-        let (cpu, reason) = match self.restriction(task.task) {
-            None => self.machine.idle_near(task.prev_cpu, &self.machine.idle)?,
-            Some(allowed) => self.machine.idle_near(task.prev_cpu, allowed)?,
-        };
-        Some((cpu, self.unless_only(task.task, reason)))
+        match self.restricted(task.task) {
+            None => self.machine.idle_near(task.prev_cpu, &self.machine.idle),
+            Some((allowed, only)) => {
+                let (cpu, reason) = self.machine.idle_near(task.prev_cpu, allowed)?;
+                Some((cpu, if only { Reason::OnlyAllowed } else { reason }))
+            }
+        }
     }
 
     /// The CPU with the shortest line that the task may use, how many are ahead of it there (the running one
     /// included), and why. On a tie: the previous CPU, then its LLC domain.
     #[must_use]
     pub fn shortest_line(&self, task: &Runnable) -> (CpuId, u32, Reason) {
-        let (cpu, ahead) = self.machine.shortest_line(task.prev_cpu, self.restriction(task.task));
-        (cpu, ahead, self.unless_only(task.task, Reason::ShortestLine { ahead }))
+        let restricted = self.restricted(task.task);
+        let (cpu, ahead) = self.machine.shortest_line(task.prev_cpu, restricted.map(|(allowed, _)| allowed));
+        let only = restricted.is_some_and(|(_, only)| only);
+        (cpu, ahead, if only { Reason::OnlyAllowed } else { Reason::ShortestLine { ahead } })
     }
 
     /// Who runs on a CPU and since when, if it is a tracked task.
     #[must_use]
     pub fn running(&self, cpu: CpuId) -> Option<(TaskId, Nanos)> {
-        let status = &self.machine.cpus.get(cpu.idx())?.status;
+        let status = self.machine.cpus.get(cpu.idx())?.status();
         let task = status.curr.filter(|&task| self.tasks.find(task).is_some())?;
         Some((task, status.since_ns))
     }
@@ -138,14 +142,9 @@ impl View<'_> {
         self.tasks.find(task).map(|_| self.queues.home(task.idx, self.tasks, self.machine))
     }
 
-    fn restriction(&self, task: TaskId) -> Option<&[u64]> {
-        self.tasks.find(task).and_then(|_| self.tasks.restriction(task.idx))
-    }
-
-    fn unless_only(&self, task: TaskId, reason: Reason) -> Reason {
-        match self.tasks.find(task) {
-            Some(row) if row.restricted && row.allowed_cpus == 1 => Reason::OnlyAllowed,
-            _ => reason,
-        }
+    /// The CPUs that a task is restricted to, and whether it is but one; none: it may run anywhere.
+    fn restricted(&self, task: TaskId) -> Option<(&[u64], bool)> {
+        let row = self.tasks.find(task).filter(|row| row.restricted)?;
+        Some((self.tasks.restriction(task.idx)?, row.allowed_cpus == 1))
     }
 }

@@ -6,7 +6,7 @@ use crate::cpuset::{ones, test};
 use crate::event::{Command, Runnable};
 use crate::ids::{CpuId, LlcId, Nanos};
 use crate::lifecycle::State;
-use crate::limits::{MAX_LOOK_AHEAD, MAX_RETRIES, MAX_TURN_NS, SLICE_NS};
+use crate::limits::{MAX_LOOK_AHEAD, MAX_RETRIES, MAX_TURN_NS, SLICE_NS, STARVING_NS};
 use crate::ordered::NONE;
 use crate::policy::{Placement, Policy};
 use crate::queues::Queues;
@@ -106,6 +106,12 @@ impl<P: Policy> Dispatcher<P> {
     /// Puts a choice right that the task cannot or should not have: a CPU that is not online, not allowed, held by a
     /// higher class or the dispatcher's own, while there is a better one.
     fn legal(&mut self, row: u32, choice: Choice) -> Choice {
+        let restricted = self.tasks.rows[row as usize].restricted;
+        if self.machine.is_ordinary(choice.cpu)
+            && (!restricted || self.tasks.is_allowed(row, choice.cpu, &self.machine))
+        {
+            return choice;
+        }
         let possible =
             self.machine.is_online(choice.cpu) && self.tasks.is_allowed(row, choice.cpu, &self.machine);
         let own = self.machine.is_dispatcher(choice.cpu) && self.machine.dispatcher_penalty().is_none();
@@ -259,13 +265,13 @@ impl<P: Policy> Dispatcher<P> {
         None
     }
 
-    /// Whatever the order says: who has waited for as long as everybody's turn may take, is next.
+    /// Whatever the order says: who has waited for that long is next.
     fn find_starving(&mut self, cpu: CpuId, own: usize, domain: Option<usize>) -> Option<Nanos> {
         for queue in [Some(own), domain].into_iter().flatten() {
             let Some(row) = self.queues.oldest(queue) else { continue };
             let r = &self.tasks.rows[row as usize];
             let waited_ns = self.now.saturating_sub(r.since_ns);
-            if waited_ns >= MAX_TURN_NS && self.tasks.is_allowed(row, cpu, &self.machine) {
+            if waited_ns >= STARVING_NS && self.tasks.is_allowed(row, cpu, &self.machine) {
                 self.candidates.push(r.fact.task);
                 return Some(waited_ns);
             }
@@ -338,15 +344,18 @@ impl<P: Policy> Dispatcher<P> {
 
     /// Shortens a slice so that all `waiting` get their turn in time.
     fn fair_turn(&mut self, slice_ns: Nanos, waiting: u32) -> Nanos {
-        let turn_ns = (MAX_TURN_NS / (u64::from(waiting) + 1)).max(*SLICE_NS.start());
-        self.stats.slices_shortened += u64::from(turn_ns < slice_ns);
-        slice_ns.min(turn_ns)
+        let turns = u64::from(waiting) + 1;
+        if slice_ns.saturating_mul(turns) <= MAX_TURN_NS {
+            return slice_ns;
+        }
+        self.stats.slices_shortened += 1;
+        slice_ns.min((MAX_TURN_NS / turns).max(*SLICE_NS.start()))
     }
 
     /// Makes a decision known: to the tables, the counters, and the caller.
     fn emit(&mut self, row: u32, choice: Choice, recalled_from: Option<CpuId>) -> Command {
         let Choice { cpu, at_most_ns, preempt, reason, .. } = choice;
-        let ahead = self.machine.ahead(cpu);
+        let ahead = self.machine.cpus[cpu.idx()].ahead();
         let slice_ns = self.fair_turn(choice.slice_ns.clamp(*SLICE_NS.start(), *SLICE_NS.end()), ahead);
         self.machine.cpus[cpu.idx()].in_flight += 1;
         self.machine.refresh(cpu);

@@ -65,8 +65,11 @@ impl<P: Policy> Dispatcher<P> {
 
     /// Takes a task out of everything and tells the policy.
     fn retire(&mut self, row: u32) {
-        self.unlink(row);
+        let left = self.unlink(row);
         self.step(row, Fact::Exit);
+        if let Some(cpu) = left {
+            self.cpu_changed(cpu);
+        }
         let task = self.row(row).fact.task;
         self.policy.forget(task);
     }
@@ -98,7 +101,9 @@ impl<P: Policy> Dispatcher<P> {
             self.stats.anomalies += 1;
             return;
         }
-        self.unlink(index);
+        if let Some(cpu) = self.unlink(index) {
+            self.cpu_changed(cpu);
+        }
         self.step(index, Fact::Enqueued);
         self.stats.runnable += 1;
         let now = self.now;
@@ -136,7 +141,7 @@ impl<P: Policy> Dispatcher<P> {
         let Some(index) = self.claim(task) else { return };
         // What waits in an ordered queue may be in the wrong one now: it is placed anew.
         let queued = self.row(index).queue != NONE;
-        self.queues.remove(index, &mut self.tasks, &mut self.machine);
+        self.unqueue(index);
         if queued {
             self.tasks.push_pending(index, Pending::Place);
         }
@@ -151,10 +156,9 @@ impl<P: Policy> Dispatcher<P> {
             self.stats.anomalies += 1;
             return;
         }
-        let before = std::mem::replace(&mut self.machine.cpus[cpu.idx()].status, *status);
-        self.machine.cpus[cpu.idx()].depth = status.depth;
-        if before.curr != status.curr
-            && let Some(task) = before.curr
+        let before = self.machine.set_status(status);
+        if before != status.curr
+            && let Some(task) = before
         {
             self.unseen(task, cpu);
         }
@@ -187,8 +191,11 @@ impl<P: Policy> Dispatcher<P> {
         if waits && status.since_ns < row.since_ns {
             return; // the run before this wait
         }
-        self.unlink(index);
+        let left = self.unlink(index);
         self.step(index, Fact::Seen);
+        if let Some(cpu) = left.filter(|&cpu| cpu != status.cpu) {
+            self.cpu_changed(cpu);
+        }
         let row = self.row(index);
         row.cpu = status.cpu.0;
         row.decided = false;

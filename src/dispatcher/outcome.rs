@@ -22,24 +22,24 @@ impl<P: Policy> Dispatcher<P> {
         });
         if ours {
             self.row(command.task.idx).decided = false;
-            match command.recalled_from {
+        }
+        let moved = ours
+            && match command.recalled_from {
                 None => self.settle_hold(command, outcome),
                 Some(_) => self.settle_recall(command, outcome),
-            }
+            };
+        // A task that was on its way is in the line now: nothing changed for those behind it. If it is not, the CPU may be
+        // free after all, and someone else may have it.
+        if !moved {
+            self.cpu_changed(command.cpu);
         }
-        // If the CPU is free after all, someone else may have it.
-        self.cpu_changed(command.cpu);
     }
 
-    /// The task was to be moved out of its HOLD queue.
-    fn settle_hold(&mut self, command: &Command, outcome: Outcome) {
+    /// The task was to be moved out of its HOLD queue. Says whether it is in the CPU's line now.
+    fn settle_hold(&mut self, command: &Command, outcome: Outcome) -> bool {
         let index = command.task.idx;
         match outcome {
-            Outcome::Done => {
-                if self.step(index, Fact::Moved) {
-                    self.moved(index, command);
-                }
-            }
+            Outcome::Done => return self.moved(index, command),
             Outcome::Stale | Outcome::Gone => {
                 self.step(index, Fact::Dropped);
             }
@@ -49,21 +49,20 @@ impl<P: Policy> Dispatcher<P> {
             }
             Outcome::Retry => self.again(index),
         }
+        false
     }
 
-    /// The task was to be moved from one CPU's own queue to another's.
-    fn settle_recall(&mut self, command: &Command, outcome: Outcome) {
+    /// The task was to be moved from one CPU's own queue to another's. Says whether it is in the other line now.
+    fn settle_recall(&mut self, command: &Command, outcome: Outcome) -> bool {
         let index = command.task.idx;
         match outcome {
             Outcome::Done => {
-                self.unlink(index);
-                if self.step(index, Fact::Moved) {
-                    self.moved(index, command);
-                }
+                self.leave_line(index);
+                return self.moved(index, command);
             }
             // It has started there, or left for good.
             Outcome::Stale | Outcome::Gone => {
-                self.unlink(index);
+                self.leave_line(index);
                 self.step(index, Fact::Dropped);
             }
             // It waits where it was.
@@ -73,10 +72,20 @@ impl<P: Policy> Dispatcher<P> {
             }
             Outcome::Retry => self.row(index).retries = self.row(index).retries.saturating_add(1),
         }
+        false
+    }
+
+    fn leave_line(&mut self, index: u32) {
+        if let Some(cpu) = self.unlink(index) {
+            self.cpu_changed(cpu);
+        }
     }
 
     /// The task is in the CPU's own queue now.
-    fn moved(&mut self, index: u32, command: &Command) {
+    fn moved(&mut self, index: u32, command: &Command) -> bool {
+        if !self.step(index, Fact::Moved) {
+            return false;
+        }
         self.join_line(index, command.cpu);
         let now = self.now;
         let row = self.row(index);
@@ -90,6 +99,7 @@ impl<P: Policy> Dispatcher<P> {
         } else {
             self.stats.across_llc += 1;
         }
+        true
     }
 
     fn same_llc(&self, a: CpuId, b: CpuId) -> bool {

@@ -102,6 +102,8 @@ pub struct Kernel {
     alarm_count: u64,
     free_rows: Vec<TaskId>,
     next_row: u32,
+    /// The latest task of each row.
+    task_of_row: Vec<usize>,
 }
 
 /// SplitMix64: a seeded stream of numbers.
@@ -153,6 +155,7 @@ impl Kernel {
             alarm_count: 0,
             free_rows: Vec::new(),
             next_row: 0,
+            task_of_row: Vec::new(),
         }
     }
 
@@ -162,6 +165,7 @@ impl Kernel {
             Some(old) => TaskId { idx: old.idx, generation: old.generation.wrapping_add(1) },
             None => {
                 self.next_row += 1;
+                self.task_of_row.push(0);
                 TaskId { idx: self.next_row - 1, generation: 1 }
             }
         };
@@ -183,6 +187,7 @@ impl Kernel {
             runs: 0,
         });
         let task = self.tasks.len() - 1;
+        self.task_of_row[id.row()] = task;
         self.enqueue(task, Why::New);
         task
     }

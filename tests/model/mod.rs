@@ -159,7 +159,7 @@ impl<P: Policy> Sim<P> {
             let next = self.next_round.unwrap_or(u64::MAX).min(self.next_ping.max(self.kernel.now + 1));
             let alarm = self.kernel.next_alarm().unwrap_or(u64::MAX);
             if next.min(alarm) > end {
-                self.kernel.now = end;
+                self.kernel.now = self.kernel.now.max(end);
                 return;
             }
             if alarm < next {
