@@ -2,6 +2,7 @@
 //! Hearth's load generators. They work under any Linux scheduler and need no privileges.
 //!
 //! - [`schbench`]: wakeup and request latency, with the threads and figures of schbench
+//! - [`affinity_race`]: changes of affinity against wakeups, and a check of where threads run
 //! - [`hist`]: latency histograms with schbench's arithmetic
 //! - [`gate`], [`clock`]: the wakeup that is measured, and the clock it is measured with
 //! - [`host`]: what a report says about the machine
@@ -9,6 +10,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod affinity_race;
 pub mod clock;
 pub mod gate;
 pub mod hist;

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use clap::{Parser, Subcommand};
+use hearth_bench::affinity_race;
 use hearth_bench::schbench::{self, Outcome};
 use hearth_bench::{FAILED, USAGE};
 use std::io::{self, Write};
@@ -22,6 +23,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Schbench(schbench::Options),
+    AffinityRace(affinity_race::Options),
 }
 
 fn main() -> ExitCode {
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
     let command_line: Vec<_> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
     let result = match &cli.command {
         Command::Schbench(options) => schbench::run(options, &command_line.join(" ")),
+        Command::AffinityRace(options) => affinity_race::run(options),
     };
     match result {
         Ok(Outcome::Complete) => ExitCode::SUCCESS,

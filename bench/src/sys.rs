@@ -51,6 +51,28 @@ pub fn thread_id() -> u32 {
     tid.unsigned_abs()
 }
 
+/// Lets a thread of this process run on these CPUs only.
+///
+/// # Errors
+/// The kernel's refusal, for example for a set without a CPU that exists; "invalid input" for ids that no set holds.
+pub fn set_affinity(tid: u32, cpus: &[usize]) -> io::Result<()> {
+    let tid = libc::pid_t::try_from(tid).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: an all-zero cpu_set_t is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for &cpu in cpus {
+        if cpu >= size_of::<libc::cpu_set_t>() * 8 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: `cpu` is within the set, as just checked.
+        unsafe { libc::CPU_SET(cpu, &mut set) };
+    }
+    // SAFETY: the kernel reads `set`, whose size is given, and nothing else.
+    match unsafe { libc::sched_setaffinity(tid, size_of::<libc::cpu_set_t>(), &raw const set) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// 0 until a request to end arrives, then the number of the signal.
 static END_SIGNAL: AtomicU32 = AtomicU32::new(0);
 
