@@ -166,12 +166,7 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
 }
 
 /// Changes one worker after the other until the time is over; how often.
-fn keep_changing(
-    options: &Options,
-    slots: &[Slot],
-    cpus: &[usize],
-    everywhere: u64,
-) -> std::io::Result<u64> {
+fn keep_changing(options: &Options, slots: &[Slot], cpus: &[usize], everywhere: u64) -> std::io::Result<u64> {
     let end = Instant::now() + Duration::from_secs(options.runtime.into());
     let (mut seed, mut changes) = (0x9e37_79b9_7f4a_7c15, 0);
     for slot in slots.iter().cycle() {
