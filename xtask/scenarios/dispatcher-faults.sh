@@ -8,10 +8,9 @@
 #
 # C17: with a full ring, elsewhere, events were lost without a trace.
 
-hogs 2
-
 # progress NAME: every loop gets CPU time.
 progress() {
+	hogs 2
 	for pid in $HOG_PIDS; do eval "before_$pid=$(cpu_ns "$pid")"; done
 	sleep 2
 	least_us=1000000000
@@ -19,6 +18,7 @@ progress() {
 		eval "us=\$((($(cpu_ns "$pid") - before_$pid) / 1000))"
 		[ "$us" -ge "$least_us" ] || least_us=$us
 	done
+	stop_hogs
 	check_at_least "$1" "$least_us" 1000 "us of CPU time in 2 s for the loop that got least"
 }
 
@@ -52,4 +52,3 @@ if start_hearth --policy panic-after; then
 	check_that panic-detached "sched_ext is disabled" wait_state disabled 2
 	kill -KILL "$load"
 fi
-stop_hogs

@@ -12,8 +12,8 @@
 stopped=${STOPPED:-10}
 hogs_n=$((LAB_CPUS * 2))
 threads=4
-hogs "$hogs_n"
 start_hearth || exit 0
+hogs "$hogs_n"
 wakeup_start "$threads" 2
 wakeup_wait 120
 result phase=before p50_us="$(wakeup_us p50)" p99_us="$(wakeup_us p99)" max_us="$(wakeup_us max)"
