@@ -18,6 +18,13 @@
 //! allocated after [`Dispatcher::new`]. Every walk is bounded by a constant or by the number of CPUs. The same events
 //! give the same commands, on every machine.
 
+/// A view made of the dispatcher's parts, so that the policy can be borrowed beside it.
+macro_rules! view {
+    ($d:expr) => {
+        crate::view::View { now: $d.now, machine: &$d.machine, tasks: &$d.tasks, queues: &$d.queues }
+    };
+}
+
 mod decide;
 mod facts;
 mod outcome;
@@ -182,7 +189,7 @@ impl<P: Policy> Dispatcher<P> {
     /// The machine and the tasks as they are known now.
     #[must_use]
     pub fn view(&self) -> View<'_> {
-        View { now: self.now, machine: &self.machine, tasks: &self.tasks, queues: &self.queues }
+        view!(self)
     }
 
     /// Where a task is in its life, if it is known.
@@ -196,10 +203,12 @@ impl<P: Policy> Dispatcher<P> {
     }
 
     /// Moves a task on in the lifecycle table. False (and counted): the fact cannot be.
+    #[inline]
     fn step(&mut self, row: u32, fact: Fact) -> bool {
-        match self.row(row).state.after(fact) {
+        let r = self.row(row);
+        match r.state.after(fact) {
             Some(next) => {
-                self.row(row).state = next;
+                r.state = next;
                 true
             }
             None => {
@@ -209,26 +218,22 @@ impl<P: Policy> Dispatcher<P> {
         }
     }
 
-    /// Takes a task out of whatever it waits in. Returns the CPU whose line it left, for [`Dispatcher::cpu_changed`].
+    /// Takes a task out of whatever it waits in or runs on. Returns the CPU whose line it left, for [`Dispatcher::cpu_changed`].
+    #[inline]
     fn unlink(&mut self, row: u32) -> Option<CpuId> {
         self.unqueue(row);
-        match self.tasks.rows[row as usize].state {
-            State::Committed => {
-                self.in_lines -= 1;
-                Some(self.tasks.leave_line(row, &mut self.machine))
-            }
-            State::Running => {
-                self.row(row).cpu = NONE;
-                None
-            }
-            _ => {
-                debug_assert_eq!(self.tasks.rows[row as usize].cpu, NONE);
-                None
-            }
+        let r = self.row(row);
+        if r.state == State::Committed {
+            self.in_lines -= 1;
+            return Some(self.tasks.leave_line(row, &mut self.machine));
         }
+        debug_assert!(r.cpu == NONE || r.state == State::Running);
+        r.cpu = NONE;
+        None
     }
 
     /// Takes a task out of the ordered queue that it waits in, if any.
+    #[inline]
     fn unqueue(&mut self, row: u32) {
         if self.tasks.rows[row as usize].queue != NONE {
             self.queues.remove(row, &mut self.tasks, &mut self.machine);
@@ -246,8 +251,7 @@ impl<P: Policy> Dispatcher<P> {
 
     /// A CPU's row changed: if it has become free, it is served by the next poll.
     fn cpu_changed(&mut self, cpu: CpuId) {
-        self.machine.refresh(cpu);
-        if self.machine.is_vacant(cpu) && self.wants_asks() {
+        if self.machine.refresh(cpu) && self.wants_asks() {
             self.asking.mark(cpu);
         }
     }

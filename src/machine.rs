@@ -6,7 +6,7 @@
 
 use crate::cpuset::{clear, first_and, first_and3, ones, set, test, words_for};
 use crate::event::CpuStatus;
-use crate::ids::{CpuId, LlcId, TaskId};
+use crate::ids::{CpuId, LlcId, Nanos, TaskId};
 use crate::reason::Reason;
 use crate::tasks::List;
 use crate::topology::Topology;
@@ -23,7 +23,11 @@ const OFFLINE: u32 = u32::MAX;
 /// One CPU.
 #[derive(Clone, Debug)]
 pub(crate) struct CpuRow {
-    status: CpuStatus,
+    /// The task on it and since when, by the last reading.
+    pub curr: Option<TaskId>,
+    pub since_ns: Nanos,
+    /// A higher class holds it (not counted: the dispatcher on its own CPU).
+    held: bool,
     /// Something runs there, or a higher class holds it (on its own CPU the dispatcher is that class).
     occupied: bool,
     idle: bool,
@@ -46,11 +50,6 @@ pub(crate) struct CpuRow {
 }
 
 impl CpuRow {
-    /// The last reading of its status words.
-    pub fn status(&self) -> &CpuStatus {
-        &self.status
-    }
-
     /// Tasks of the line that have someone before them.
     pub fn waiters(&self) -> u32 {
         self.line.len().saturating_sub(u32::from(!self.occupied))
@@ -98,7 +97,7 @@ impl Machine {
         let words = words_for(topology.id_limit);
         let dispatcher = dispatcher.filter(|&cpu| topology.cpu(cpu).is_some() && topology.cpus.len() > 1);
         let mut machine = Self {
-            cpus: (0..topology.id_limit).map(|id| empty_row(CpuId(id))).collect(),
+            cpus: vec![EMPTY_ROW; topology.id_limit as usize],
             online: vec![0; words],
             idle: vec![0; words],
             idle_cpus: 0,
@@ -129,7 +128,7 @@ impl Machine {
         }
         for pos in 0..machine.cpu_at.len() {
             let cpu = machine.cpu_at[pos];
-            machine.set_status(&empty_row(cpu).status);
+            machine.cpus[cpu.idx()].handicap = if Some(cpu) == dispatcher { machine.penalty } else { 0 };
             machine.refresh(cpu);
         }
         machine
@@ -140,9 +139,10 @@ impl Machine {
         let own = self.is_dispatcher(status.cpu);
         let penalty = self.penalty;
         let row = &mut self.cpus[status.cpu.idx()];
-        let before = row.status.curr;
+        let before = std::mem::replace(&mut row.curr, status.curr);
         let held = status.held && !own;
-        row.status = *status;
+        row.since_ns = status.since_ns;
+        row.held = held;
         row.depth = status.depth;
         row.occupied = status.curr.is_some() || status.other || held;
         row.handicap = if held { HELD } else { 0 } + if own { penalty } else { 0 };
@@ -174,7 +174,7 @@ impl Machine {
 
     /// Does a higher class hold it? (On its own CPU the dispatcher is that class.)
     pub fn is_held(&self, cpu: CpuId) -> bool {
-        self.cpus[cpu.idx()].status.held && !self.is_dispatcher(cpu)
+        self.cpus[cpu.idx()].held
     }
 
     /// Is it online, not held, not the dispatcher's own?
@@ -203,11 +203,12 @@ impl Machine {
         self.llcs[llc.idx()].cpus
     }
 
-    /// To be called after any change to a CPU's row: keeps the idle maps and the tournament true.
-    pub fn refresh(&mut self, cpu: CpuId) {
+    /// To be called after any change to a CPU's row: keeps the idle maps and the tournament true. Says whether the CPU
+    /// is vacant.
+    pub fn refresh(&mut self, cpu: CpuId) -> bool {
         let row = &mut self.cpus[cpu.idx()];
         if row.pos == OFFLINE {
-            return;
+            return false;
         }
         let ahead = row.ahead();
         let key = ahead + row.pinned + row.handicap;
@@ -220,6 +221,7 @@ impl Machine {
             row.idle = idle;
             self.set_idle(cpu, idle);
         }
+        ahead == 0
     }
 
     fn set_idle(&mut self, cpu: CpuId, idle: bool) {
@@ -243,11 +245,13 @@ impl Machine {
         }
     }
 
+    /// Is no CPU idle?
+    pub fn is_busy(&self) -> bool {
+        self.idle_cpus == 0
+    }
+
     /// The idle CPU that is nearest to `prev`, among `allowed`.
     pub fn idle_near(&self, prev: CpuId, allowed: &[u64]) -> Option<(CpuId, Reason)> {
-        if self.idle_cpus == 0 {
-            return None;
-        }
         if self.is_idle(prev) && test(allowed, prev.idx()) {
             return Some((prev, Reason::PrevIdle));
         }
@@ -295,29 +299,19 @@ impl Machine {
     }
 }
 
-fn empty_row(cpu: CpuId) -> CpuRow {
-    let status = CpuStatus {
-        cpu,
-        curr: None,
-        other: false,
-        held: false,
-        since_ns: 0,
-        slice_ns: 0,
-        busy_ns: 0,
-        depth: 0,
-    };
-    CpuRow {
-        status,
-        occupied: false,
-        idle: false,
-        depth: 0,
-        in_flight: 0,
-        pinned: 0,
-        line: List::EMPTY,
-        handicap: 0,
-        key: 0,
-        llc: 0,
-        core: 0,
-        pos: OFFLINE,
-    }
-}
+const EMPTY_ROW: CpuRow = CpuRow {
+    curr: None,
+    since_ns: 0,
+    held: false,
+    occupied: false,
+    idle: false,
+    depth: 0,
+    in_flight: 0,
+    pinned: 0,
+    line: List::EMPTY,
+    handicap: 0,
+    key: 0,
+    llc: 0,
+    core: 0,
+    pos: OFFLINE,
+};

@@ -71,6 +71,9 @@ impl View<'_> {
     /// domain; else any. Of several, one whose SMT siblings are idle too.
     #[must_use]
     pub fn idle_near(&self, task: &Runnable) -> Option<(CpuId, Reason)> {
+        if self.machine.is_busy() {
+            return None;
+        }
         match self.restricted(task.task) {
             None => self.machine.idle_near(task.prev_cpu, &self.machine.idle),
             Some((allowed, only)) => {
@@ -93,9 +96,9 @@ impl View<'_> {
     /// Who runs on a CPU and since when, if it is a tracked task.
     #[must_use]
     pub fn running(&self, cpu: CpuId) -> Option<(TaskId, Nanos)> {
-        let status = self.machine.cpus.get(cpu.idx())?.status();
-        let task = status.curr.filter(|&task| self.tasks.find(task).is_some())?;
-        Some((task, status.since_ns))
+        let row = self.machine.cpus.get(cpu.idx())?;
+        let task = row.curr.filter(|&task| self.tasks.find(task).is_some())?;
+        Some((task, row.since_ns))
     }
 
     /// A task's scheduling weight (100 is nice 0, and is assumed of a task that is not known).
@@ -111,40 +114,56 @@ impl View<'_> {
         (row.queue != crate::ordered::NONE).then(|| self.queues.ordered.key(task.idx).order)
     }
 
-    /// The LLC domain of the ordered queue that this task would join.
+    /// The ordered queue that this task would join.
     #[must_use]
-    pub fn home_llc(&self, task: &Runnable) -> LlcId {
-        let home = self.home(task.task).and_then(|queue| self.queues.llc_of(queue, self.machine));
-        home.or_else(|| self.llc_of(task.prev_cpu)).unwrap_or(LlcId(0))
-    }
-
-    /// How many wait in the ordered queue that this task would join.
-    #[must_use]
-    pub fn queue_len(&self, task: &Runnable) -> u32 {
-        self.home(task.task).map_or(0, |queue| self.queues.ordered.len(queue))
-    }
-
-    /// The smallest sort key in the ordered queue that this task would join; none: nobody waits there.
-    #[must_use]
-    pub fn first_order(&self, task: &Runnable) -> Option<u64> {
-        let first = self.queues.ordered.first(self.home(task.task)?)?;
-        Some(self.queues.ordered.key(first).order)
-    }
-
-    /// The largest sort key there.
-    #[must_use]
-    pub fn last_order(&self, task: &Runnable) -> Option<u64> {
-        let last = self.queues.ordered.last(self.home(task.task)?)?;
-        Some(self.queues.ordered.key(last).order)
-    }
-
-    fn home(&self, task: TaskId) -> Option<usize> {
-        self.tasks.find(task).map(|_| self.queues.home(task.idx, self.tasks, self.machine))
+    pub fn queue_of(&self, task: &Runnable) -> QueueView<'_> {
+        let known = self.tasks.find(task.task).is_some();
+        let queue = if known { self.queues.home(task.task.idx, self.tasks, self.machine) } else { 0 };
+        QueueView { queue, machine: self.machine, queues: self.queues }
     }
 
     /// The CPUs that a task is restricted to, and whether it is but one; none: it may run anywhere.
     fn restricted(&self, task: TaskId) -> Option<(&[u64], bool)> {
         let row = self.tasks.find(task).filter(|row| row.restricted)?;
         Some((self.tasks.restriction(task.idx)?, row.allowed_cpus == 1))
+    }
+}
+
+/// An ordered queue, as a task sees it that is about to join it.
+pub struct QueueView<'a> {
+    queue: usize,
+    machine: &'a Machine,
+    queues: &'a Queues,
+}
+
+impl QueueView<'_> {
+    /// Its LLC domain.
+    #[must_use]
+    pub fn llc(&self) -> LlcId {
+        self.queues.llc_of(self.queue, self.machine).unwrap_or(LlcId(0))
+    }
+
+    /// How many wait there.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.queues.ordered.len(self.queue)
+    }
+
+    /// Does nobody wait there?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The smallest sort key there; none: nobody waits.
+    #[must_use]
+    pub fn first_order(&self) -> Option<u64> {
+        self.queues.ordered.first(self.queue).map(|row| self.queues.ordered.key(row).order)
+    }
+
+    /// The largest sort key there.
+    #[must_use]
+    pub fn last_order(&self) -> Option<u64> {
+        self.queues.ordered.last(self.queue).map(|row| self.queues.ordered.key(row).order)
     }
 }

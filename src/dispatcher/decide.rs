@@ -12,14 +12,6 @@ use crate::policy::{Placement, Policy};
 use crate::queues::Queues;
 use crate::reason::Reason;
 use crate::tasks::Pending;
-use crate::view::View;
-
-/// A view made of the dispatcher's parts, so that the policy can be borrowed beside it.
-macro_rules! view {
-    ($d:expr) => {
-        View { now: $d.now, machine: &$d.machine, tasks: &$d.tasks, queues: &$d.queues }
-    };
-}
 
 /// Everything about a decision but the task.
 struct Choice {
@@ -77,8 +69,8 @@ impl<P: Policy> Dispatcher<P> {
 
     /// Asks the policy where a task goes.
     fn place(&mut self, row: u32) -> Option<Command> {
-        let fact = self.row(row).fact;
-        let placement = self.policy.place(self.now, &fact, &view!(self));
+        let fact = &self.tasks.rows[row as usize].fact;
+        let placement = self.policy.place(self.now, fact, &view!(self));
         let choice = match placement {
             Placement::Queue { order } => {
                 self.queues.insert(row, order, &mut self.tasks, &mut self.machine);
@@ -142,8 +134,8 @@ impl<P: Policy> Dispatcher<P> {
         if !self.machine.is_held(from) {
             return None;
         }
-        let fact = self.row(row).fact;
-        let placement = self.policy.place(self.now, &fact, &view!(self));
+        let fact = &self.tasks.rows[row as usize].fact;
+        let placement = self.policy.place(self.now, fact, &view!(self));
         let choice = match self.choice(placement) {
             Some(choice) => self.legal(row, choice),
             None => {

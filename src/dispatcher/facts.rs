@@ -39,14 +39,20 @@ impl<P: Policy> Dispatcher<P> {
     }
 
     /// The row of a task, handed out to it if this is the first fact about it. None: the fact is to be ignored.
+    #[inline]
     fn claim(&mut self, task: TaskId) -> Option<u32> {
+        match self.tasks.find(task) {
+            Some(_) => Some(task.idx),
+            None => self.hand_out(task),
+        }
+    }
+
+    #[cold]
+    fn hand_out(&mut self, task: TaskId) -> Option<u32> {
         let Some(row) = self.tasks.rows.get(task.row()) else {
             self.stats.untracked += 1;
             return None;
         };
-        if row.known && row.fact.task == task {
-            return Some(task.idx);
-        }
         if row.known {
             if (task.generation.wrapping_sub(row.fact.task.generation) as i32) < 0 {
                 self.stats.outdated += 1;
@@ -106,10 +112,12 @@ impl<P: Policy> Dispatcher<P> {
         }
         self.step(index, Fact::Enqueued);
         self.stats.runnable += 1;
-        let now = self.now;
-        let max_ran = MAX_CHARGE_SLICES * self.config.slice_ns.max(self.row(index).slice_ns);
+        let (now, slice_ns) = (self.now, self.config.slice_ns);
         let row = self.row(index);
-        row.fact = Runnable { weight: runnable.weight.max(1), ..*runnable };
+        let max_ran_ns = MAX_CHARGE_SLICES * slice_ns.max(row.slice_ns);
+        row.fact = *runnable;
+        row.fact.weight = runnable.weight.max(1);
+        row.fact.ran_ns = runnable.ran_ns.min(max_ran_ns);
         row.has_seq = true;
         row.decided = false;
         row.retries = 0;
@@ -117,24 +125,9 @@ impl<P: Policy> Dispatcher<P> {
         self.tasks.push_pending(index, Pending::Place);
         // A rescan of what is known repeats old run time: it is charged once.
         if age > 0 {
-            self.charge(index, max_ran);
+            self.stats.charges_capped += u64::from(runnable.ran_ns > max_ran_ns);
+            self.policy.charge(now, &self.tasks.rows[index as usize].fact, &view!(self));
         }
-    }
-
-    fn charge(&mut self, index: u32, max_ran: u64) {
-        let mut charged = self.row(index).fact;
-        if charged.ran_ns > max_ran {
-            charged.ran_ns = max_ran;
-            self.stats.charges_capped += 1;
-        }
-        self.row(index).fact.ran_ns = charged.ran_ns;
-        let view = crate::view::View {
-            now: self.now,
-            machine: &self.machine,
-            tasks: &self.tasks,
-            queues: &self.queues,
-        };
-        self.policy.charge(self.now, &charged, &view);
     }
 
     fn affinity(&mut self, task: TaskId, cpus: &CpuSet) {
@@ -175,7 +168,7 @@ impl<P: Policy> Dispatcher<P> {
         // Taking entries out must not count as a change of what was just read.
         self.machine.cpus[cpu.idx()].depth = status.depth;
         self.cpu_changed(cpu);
-        if self.machine.is_held(cpu) && self.machine.cpus[cpu.idx()].line.len() > 0 {
+        if status.held && self.machine.is_held(cpu) {
             self.evict(cpu);
         }
     }

@@ -22,7 +22,7 @@ use crate::event::{Runnable, Why};
 use crate::ids::{CpuId, LlcId, Nanos, TaskId};
 use crate::limits::MAX_CPUS;
 use crate::reason::Reason;
-use crate::view::View;
+use crate::view::{QueueView, View};
 
 /// Where the clocks start: far enough from 0 that a lag can be subtracted.
 const START_NS: u64 = 1 << 40;
@@ -84,15 +84,17 @@ impl Vtime {
         *clock = (*clock).max(virtual_ns);
     }
 
-    /// Where a task stands among those it will wait with, the first of whom is at `first`.
-    fn order(&mut self, task: &Runnable, llc: LlcId, first: u64, slept: bool, view: &View) -> u64 {
+    /// Where a task stands among those it will wait with.
+    fn order(&mut self, task: &Runnable, queue: &QueueView, slept: bool) -> u64 {
+        let llc = queue.llc();
         let clock = self.clocks[llc.idx()];
         let virtual_ns = if self.accounts[task.task.row()].llc.is_none() {
             // New: behind all who wait already, so that a storm of forks goes before nobody.
-            clock.min(view.last_order(task).unwrap_or(u64::MAX))
+            clock.min(queue.last_order().unwrap_or(u64::MAX))
         } else {
             let credit_slices = if slept { 1 } else { MAX_LAG_SLICES };
-            let earliest = clock.min(first).saturating_sub(self.slice_ns * credit_slices);
+            let reference = clock.min(queue.first_order().unwrap_or(u64::MAX));
+            let earliest = reference.saturating_sub(self.slice_ns * credit_slices);
             self.enter(task.task, llc).max(earliest)
         };
         self.accounts[task.task.row()] = Account { virtual_ns, llc: Some(llc) };
@@ -118,10 +120,10 @@ impl Policy for Vtime {
     }
 
     fn place(&mut self, now: Nanos, task: &Runnable, view: &View) -> Placement {
-        let llc = view.home_llc(task);
-        let first = view.first_order(task).unwrap_or(u64::MAX);
+        let queue = view.queue_of(task);
+        let (llc, first) = (queue.llc(), queue.first_order().unwrap_or(u64::MAX));
         let slept = matches!(task.why, Why::Woken | Why::New);
-        let order = self.order(task, llc, first, slept, view);
+        let order = self.order(task, &queue, slept);
 
         let (prev, slice_ns) = (task.prev_cpu, self.slice_ns);
         if let Some((cpu, reason)) = view.idle_near(task).filter(|&(cpu, _)| !view.has_waiters(cpu)) {
