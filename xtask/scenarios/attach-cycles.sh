@@ -7,7 +7,7 @@
 # suite: full
 
 cycles=${CYCLES:-20}
-hogs 4
+hogs 1
 hearth-bench schbench -m 1 -t 4 -r 10000 -n 1 -F 16 -s 2000 -i 0 >/tmp/load.txt 2>&1 3>&- &
 load=$!
 

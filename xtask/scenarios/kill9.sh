@@ -9,7 +9,7 @@
 # C58: elsewhere a restart after a crash failed as "busy" until leftovers were removed by hand.
 
 cycles=${CYCLES:-20}
-hogs 4
+hogs 1
 hearth-bench schbench -m 1 -t 4 -r 10000 -n 1 -F 16 -s 2000 -i 0 >/tmp/load.txt 2>&1 3>&- &
 load=$!
 
@@ -25,6 +25,7 @@ for cycle in $(seq "$cycles"); do
 	[ "$took_ms" -le "$slowest_ms" ] || slowest_ms=$took_ms
 	wait "$SCHED_PID" 2>/dev/null
 done
+[ "$attached" -gt 0 ] || slowest_ms=none
 check_that c58-restarts "$attached of $cycles starts after a kill attached, without a step by hand" [ "$attached" = "$cycles" ]
 check_that disabled "sched_ext is disabled" state_is disabled
 check_at_most falls-back "$slowest_ms" 1000 "ms until the kernel was on its own again, slowest of $cycles"

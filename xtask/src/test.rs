@@ -17,6 +17,9 @@ pub struct TestArgs {
     /// Only the scenarios of the quick suite
     #[arg(long)]
     quick: bool,
+    /// Also the scenarios of the full suite, which take long
+    #[arg(long, conflicts_with = "quick")]
+    full: bool,
     /// Only the lab
     #[arg(long, conflicts_with = "no_lab")]
     lab_only: bool,
@@ -126,9 +129,13 @@ fn excerpt(text: &str) -> String {
 fn run_lab(args: &TestArgs, total: &mut Counts) -> Result<()> {
     lab::require_tools()?;
     let settings = Settings::new(args.kernel.require()?);
-    let suite = if args.quick { "quick" } else { "test" };
+    let suites: &[&str] = match (args.quick, args.full) {
+        (true, _) => &["quick"],
+        (false, true) => &["test", "full"],
+        (false, false) => &["test"],
+    };
     for scenario in scenario::all()? {
-        if !scenario.suites.iter().any(|name| name == suite) {
+        if !scenario.suites.iter().any(|name| suites.contains(&name.as_str())) {
             continue;
         }
         let start = Instant::now();
