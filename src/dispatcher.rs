@@ -165,7 +165,7 @@ impl<P: Policy> Dispatcher<P> {
     /// Shall a CPU that runs dry say so? True while a task waits that it could run.
     #[must_use]
     pub fn wants_asks(&self) -> bool {
-        self.queues.waiting > 0 || self.in_lines > 0
+        self.queues.waiting > 0 || self.machine.waiters > 0
     }
 
     /// The counters.
@@ -247,6 +247,7 @@ impl<P: Policy> Dispatcher<P> {
         self.next_check_ns = if self.in_lines == 0 { check } else { self.next_check_ns.min(check) };
         self.tasks.join_line(row, cpu, &mut self.machine);
         self.in_lines += 1;
+        self.machine.refresh(cpu);
     }
 
     /// A CPU's row changed: if it has become free, it is served by the next poll.

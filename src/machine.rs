@@ -47,6 +47,8 @@ pub(crate) struct CpuRow {
     core: u32,
     /// Its place in the tournament.
     pos: u32,
+    /// Its part of [`Machine::waiters`].
+    counted: u32,
 }
 
 impl CpuRow {
@@ -80,6 +82,8 @@ pub(crate) struct Machine {
     /// CPUs with nothing to do (never the dispatcher's own).
     pub idle: Vec<u64>,
     idle_cpus: u32,
+    /// Tasks in lines that have someone before them, on all CPUs.
+    pub waiters: u32,
     /// CPUs whose whole core is idle.
     idle_core: Vec<u64>,
     /// Idle CPUs of each core.
@@ -101,6 +105,7 @@ impl Machine {
             online: vec![0; words],
             idle: vec![0; words],
             idle_cpus: 0,
+            waiters: 0,
             idle_core: vec![0; words],
             core_idle_cpus: vec![0; topology.cores.len()],
             llcs: Vec::with_capacity(topology.llcs.len()),
@@ -210,6 +215,9 @@ impl Machine {
         if row.pos == OFFLINE {
             return false;
         }
+        let waiters = row.waiters();
+        self.waiters = self.waiters + waiters - row.counted;
+        row.counted = waiters;
         let ahead = row.ahead();
         let key = ahead + row.pinned + row.handicap;
         if key != row.key {
@@ -314,4 +322,5 @@ const EMPTY_ROW: CpuRow = CpuRow {
     llc: 0,
     core: 0,
     pos: OFFLINE,
+    counted: 0,
 };
