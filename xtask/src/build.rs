@@ -41,5 +41,5 @@ pub fn release(names: &[&str]) -> Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    Err(failed(format!("the build of {} failed:\n{}", names.join(", "), output.tail(40))))
+    Err(failed(format!("the build of {} failed:\n{}", names.join(", "), output.why())))
 }

@@ -127,7 +127,7 @@ fn text(boot: &BootReport, place: &str, stats: &Stats, cells: &[Cell]) -> String
   kernel      {} on {place} ({clock})
   machine     {cpus} CPUs in {llcs} LLC domains
   load        schbench: one thread wakes 4 workers for 1 s under each scheduler\n
-  wakeup latency                p50        p99      p99.9
+  {:<24}{:>10}{:>11}{:>11}
 {latencies}
   wakeups     {wakeups}
               {others}
@@ -136,7 +136,7 @@ Next:
   cargo xtask lab compare --with scx_rustland   the same beside another scheduler, with more load
   cargo xtask lab --list                        everything else that the lab can show
   {release} doctor   what this machine lacks to attach Hearth to it",
-        boot.kernel,
+        boot.kernel, "wakeup latency", "p50", "p99", "p99.9",
     )
 }
 
@@ -168,8 +168,8 @@ END 0
         for part in [
             "7.3.4 on QEMU (virtual clock",
             "4 CPUs in 2 LLC domains",
-            "the kernel's default          21 us     500 us     787 us",
-            "hearth, fifo                  75 us     419 us     729 us",
+            "the kernel's default         21 us     500 us     787 us",
+            "hearth, fifo                 75 us     419 us     729 us",
             "6,699 forwarded to the dispatcher, 6,851 decided, 6,698 committed",
             "748 within an LLC domain, 530 across domains",
             "cargo xtask lab compare",

@@ -78,7 +78,21 @@ impl Output {
     pub fn tail(&self, count: usize) -> String {
         tail(&self.text, count)
     }
+
+    /// The part of cargo's output that says why it failed: not what compiled, nor the tests that passed.
+    pub fn why(&self) -> String {
+        let noise = |line: &&str| {
+            let line = line.trim();
+            let progress = ["Compiling ", "Running ", "Downloading ", "Downloaded ", "Updating "];
+            line.is_empty() || line.ends_with("... ok") || progress.iter().any(|word| line.starts_with(word))
+        };
+        let lines: Vec<&str> = self.text.lines().filter(|line| !noise(line)).collect();
+        tail(&lines.join("\n"), WHY_LINES)
+    }
 }
+
+/// Lines of a failed command's output that are shown.
+const WHY_LINES: usize = 60;
 
 /// The last `count` lines of a text.
 pub fn tail(text: &str, count: usize) -> String {
@@ -143,6 +157,14 @@ mod tests {
         let output = capture(Command::new("sh").args(["-c", "echo a; echo b >&2; echo c; exit 7"])).unwrap();
         assert_eq!((output.text.as_str(), output.status.code()), ("a\nb\nc\n", Some(7)));
         assert_eq!(output.tail(2), "b\nc");
+    }
+
+    #[test]
+    fn why_leaves_progress_out() {
+        let text =
+            "echo '   Compiling x'; echo 'test a ... ok'; echo; echo 'test b ... FAILED'; echo why; exit 1";
+        let output = capture(Command::new("sh").args(["-c", text])).unwrap();
+        assert_eq!(output.why(), "test b ... FAILED\nwhy");
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn run_cargo(total: &mut Counts) -> Result<()> {
         }
         report_line(name, counts, start);
         if counts.failed > 0 {
-            println!("{}", excerpt(&output.text));
+            println!("{}", output.why());
         }
         total.add(counts);
     }
@@ -111,19 +111,6 @@ fn count_results(text: &str) -> Option<Counts> {
         sum.get_or_insert_with(Counts::default).add(counts);
     }
     sum
-}
-
-/// The part of a failed command's output that says why: not the lines of tests that passed.
-fn excerpt(text: &str) -> String {
-    let noise = |line: &&str| {
-        let line = line.trim();
-        line.ends_with("... ok")
-            || line.starts_with("Compiling")
-            || line.starts_with("Running")
-            || line.is_empty()
-    };
-    let lines: Vec<&str> = text.lines().filter(|line| !noise(line)).collect();
-    proc::tail(&lines.join("\n"), 60)
 }
 
 fn run_lab(args: &TestArgs, total: &mut Counts) -> Result<()> {
@@ -193,13 +180,5 @@ mod tests {
                     test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n";
         assert_eq!(count_results(text), Some(Counts { passed: 15, failed: 2, skipped: 1 }));
         assert_eq!(count_results("error: could not compile"), None);
-    }
-
-    #[test]
-    fn excerpts_leave_what_passed_out() {
-        assert_eq!(
-            excerpt("   Compiling x\ntest a ... ok\n\ntest b ... FAILED\nwhy\n"),
-            "test b ... FAILED\nwhy"
-        );
     }
 }

@@ -47,7 +47,7 @@ fn build(name: &str, root: &Path) -> Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    Err(failed(format!("cannot build {name} (needs the crate registry):\n{}", output.tail(15))))
+    Err(failed(format!("cannot build {name} (needs the crate registry):\n{}", output.why())))
 }
 
 #[cfg(test)]
