@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Random loads and random faults against the model kernel: no task is lost, decided twice or run where it may not be,
 //! and once the faults end, every runnable task runs within a bound.
+#![allow(clippy::unwrap_used)] // a test fails by panicking
 
 mod model;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The same recorded events give the same decisions, byte for byte.
+#![allow(clippy::unwrap_used)] // a test fails by panicking
 
 mod model;
 
@@ -10,8 +11,10 @@ use hearth::record::{Entry, FORMAT, Header, RecordError, Recorder, Replay, read_
 use hearth::topology::Topology;
 use model::{Faults, Habit, Rng, Sim, set_of};
 
-const FIXTURES: [(&str, &str, u64); 2] =
-    [("fifo", "tests/fixtures/record/fifo.ndjson", 0xace0_d390_847d_ded4), ("vtime", "tests/fixtures/record/vtime.ndjson", 0xa97a_7e90_a807_236d)];
+const FIXTURES: [(&str, &str, u64); 2] = [
+    ("fifo", "tests/fixtures/record/fifo.ndjson", 0xace0_d390_847d_ded4),
+    ("vtime", "tests/fixtures/record/vtime.ndjson", 0xa97a_7e90_a807_236d),
+];
 
 /// A run with some of everything, as a recording.
 fn record(policy: &str) -> Vec<u8> {

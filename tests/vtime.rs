@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Policy vtime shares by weight: checked against the model kernel.
+#![allow(clippy::unwrap_used)] // a test fails by panicking
 
 mod model;
 
