@@ -8,7 +8,7 @@ mod fixtures;
 use fixtures::Tree;
 use fixtures::machine::{CONFIG, RELEASE, btf, capabilities, healthy, memlock, preflight};
 use flate2::{Compression, write::GzEncoder};
-use hearth::doctor::{Exit, ExtState, Finding, Report, Severity, explain_load_error};
+use hearth::doctor::{Exit, ExtState, Finding, Preflight, Report, Roots, Severity, explain_load_error};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Output};
@@ -160,6 +160,20 @@ fn type_information_absent_or_unreadable() {
         assert!(report.can_attach(), "{report}");
         assert_eq!(notes(&report, "btf").len(), 1, "{report}");
     }
+}
+
+#[test]
+fn the_quick_preflight_only_looks_whether_there_is_type_information() {
+    let tree = healthy();
+    let quick = || {
+        let (sysfs, proc, boot) = (tree.join("sys"), tree.join("proc"), tree.join("boot"));
+        Preflight::quick(&Roots { sysfs, proc, boot })
+    };
+    assert!(quick().can_attach());
+    tree.write(BTF, btf(true, |name| name != "scx_bpf_dsq_move", |_| false));
+    assert!(quick().can_attach() && !preflight(&tree).can_attach());
+    tree.remove(BTF);
+    assert_eq!(obstacle(&quick()).id, "btf");
 }
 
 #[test]

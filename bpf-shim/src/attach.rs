@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::loader::{Shim, dispatcher_cpu};
 use crate::opts::Opts;
 use crate::output;
-use crate::report::{self, Counters, Facts, Meter};
+use crate::report::{self, Counters, Facts, Meter, Snapshot};
 use crate::stats::{Statistics, Work};
 use crate::stats_server::Server;
 use crate::sys;
@@ -15,8 +15,10 @@ use anyhow::{Context, anyhow};
 use hearth::dispatcher::{Config, Dispatcher};
 use hearth::doctor::Exit;
 use hearth::ids::CpuId;
-use hearth::policy::registry;
+use hearth::policy::Policy;
+use hearth::policy::registry::{self, AnyPolicy};
 use hearth::topology::Topology;
+use libbpf_rs::MapHandle;
 use serde_json::Value;
 use std::mem::MaybeUninit;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
@@ -76,6 +78,41 @@ pub fn once(opts: &Opts, stop: &AtomicBool) -> Result<Ended, Failure> {
         let (report, lived) = (Value::Null, Duration::ZERO);
         return Ok(Ended { info: ExitInfo::stale_machine(), report, fault: None, lived });
     }
+    let core = core(opts, &topology, home)?;
+    let shared = shim.share(opts, &topology).map_err(Failure::unsupported)?;
+    let counters = shim.counters().map_err(Failure::unsupported)?;
+    let mut driver = Driver::new(core, shared, opts.spin_us * 1000, opts.fault_late_us, stop)
+        .map_err(Failure::unsupported)?;
+    let real_time = sys::become_real_time(DISPATCHER_PRIORITY) != sys::Class::Ordinary;
+    if !real_time {
+        warn!("no real-time budget here: the dispatcher runs as an ordinary task and may be late under load");
+    }
+    let facts = Facts::new(&opts.policy, &topology, real_time);
+    let statistics = start_statistics(opts, &shim, &facts, &topology, home)?;
+    let dispatched = dispatch(&mut shim, &mut driver, &counters, &statistics, home);
+    let seen = statistics.stop();
+    let dispatched = dispatched.map_err(Failure::load)?;
+
+    let events = if dispatched.events.is_null() { seen } else { dispatched.events };
+    let report = dispatched.counters.map_or(Value::Null, |counters| {
+        let mut report = report::json(&facts, &counters, &dispatched.snapshot, &events);
+        report["exit"] = dispatched.info.json();
+        report
+    });
+    if opts.json
+        && let Err(e) = output::print(&report.to_string())
+    {
+        warn!("{e:#}");
+    }
+    let fault = match dispatched.end {
+        Ok(Ok(End::Asked | End::Detached)) => None,
+        Ok(Err(error)) => Some(Failure::new(Exit::Failed, error.context("the dispatcher failed"))),
+        Err(panic) => Some(Failure::new(Exit::Policy, anyhow!("the policy {} failed: {panic}", opts.policy))),
+    };
+    Ok(Ended { info: dispatched.info, report, fault, lived: dispatched.lived })
+}
+
+fn core(opts: &Opts, topology: &Topology, home: CpuId) -> Result<Dispatcher<AnyPolicy>, Failure> {
     let config = Config {
         slice_ns: opts.slice_us * 1000,
         dispatcher_cpu: Some(home),
@@ -85,57 +122,51 @@ pub fn once(opts: &Opts, stop: &AtomicBool) -> Result<Ended, Failure> {
     let spec = registry::find(&opts.policy)
         .with_context(|| format!("no policy named {:?}", opts.policy))
         .map_err(|e| Failure::new(Exit::Usage, e))?;
-    let core = Dispatcher::new(topology.clone(), config.clone(), (spec.build)(&config));
-    let shared = shim.share(opts, &topology).map_err(Failure::unsupported)?;
-    let counters = shim.counters().map_err(Failure::unsupported)?;
+    Ok(Dispatcher::new(topology.clone(), config.clone(), (spec.build)(&config)))
+}
+
+/// What is left of an attachment.
+struct Dispatched {
+    /// How the dispatcher came back: its own result, or the text of a panic.
+    end: Result<anyhow::Result<End>, String>,
+    snapshot: Snapshot,
+    events: Value,
+    counters: anyhow::Result<Counters>,
+    info: ExitInfo,
+    lived: Duration,
+}
+
+/// Attaches, dispatches until the end, detaches. Nothing in between may block, neither on a message nor on a lock:
+/// every task waits for us. The error is that of attaching.
+fn dispatch<P: Policy>(
+    shim: &mut Shim,
+    driver: &mut Driver<P>,
+    counters: &MapHandle,
+    statistics: &Statistics,
+    home: CpuId,
+) -> anyhow::Result<Dispatched> {
+    let exchange = statistics.exchange();
+    let anywhere = sys::Affinity::current();
+    // Only now, and only for as long as needed: threads that are started while pinned are pinned as well.
     if !core_affinity::set_for_current(core_affinity::CoreId { id: home.idx() }) {
         warn!("cannot pin the dispatcher to CPU {}", home.0);
     }
-    let mut driver = Driver::new(core, shared, opts.spin_us * 1000, opts.fault_late_us, stop)
-        .map_err(Failure::unsupported)?;
-    let class = sys::become_real_time(DISPATCHER_PRIORITY);
-    let real_time = class != sys::Class::Ordinary;
-    if !real_time {
-        warn!("no real-time budget here: the dispatcher runs as an ordinary task and may be late under load");
-    }
-    let facts = Facts::new(&opts.policy, &topology, real_time);
-    let statistics = start_statistics(opts, &shim, &facts, &topology, home)?;
-    let exchange = statistics.exchange();
-
-    // From here on every task waits for us. Nothing below may block: no message, no lock.
-    let began = Instant::now();
-    if let Err(error) = shim.attach() {
-        sys::become_ordinary();
-        statistics.stop();
-        return Err(Failure::load(error));
-    }
-    statistics.attached();
-    let meter = Meter::start();
-    let end = contain(|| driver.run(|core, counts| exchange.offer(|| meter.snapshot(core.stats(), counts))));
-    let snapshot = meter.snapshot(driver.core().stats(), driver.counts());
-    let events = report::events();
-    let counted = Counters::read(&counters);
-    let info = shim.detach();
-    sys::become_ordinary();
-    // Back on the kernel's own scheduler.
-
-    let lived = began.elapsed();
-    let seen = statistics.stop();
-    let events = if events.is_null() { seen } else { events };
-    let report = counted.map_or(Value::Null, |counters| {
-        let mut report = report::json(&facts, &counters, &snapshot, &events);
-        report["exit"] = info.json();
-        report
+    let dispatched = shim.attach().map(|()| {
+        let began = Instant::now();
+        statistics.attached();
+        let meter = Meter::start();
+        let end =
+            contain(|| driver.run(|core, counts| exchange.offer(|| meter.snapshot(core.stats(), counts))));
+        let snapshot = meter.snapshot(driver.core().stats(), driver.counts());
+        let (events, counters) = (report::events(), Counters::read(counters));
+        let info = shim.detach();
+        Dispatched { end, snapshot, events, counters, info, lived: began.elapsed() }
     });
-    if opts.json {
-        output::print(&report.to_string()).map_err(|e| Failure::new(Exit::Failed, e))?;
+    sys::become_ordinary();
+    if let Some(anywhere) = anywhere {
+        anywhere.restore();
     }
-    let fault = match end {
-        Ok(Ok(End::Asked | End::Detached)) => None,
-        Ok(Err(error)) => Some(Failure::new(Exit::Failed, error.context("the dispatcher failed"))),
-        Err(panic) => Some(Failure::new(Exit::Policy, anyhow!("the policy {} failed: {panic}", opts.policy))),
-    };
-    Ok(Ended { info, report, fault, lived })
+    dispatched
 }
 
 fn start_statistics(

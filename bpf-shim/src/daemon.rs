@@ -38,7 +38,7 @@ pub fn main(opts: &Opts) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Usage, error));
     }
     log::start(&opts.log_level);
-    let preflight = Preflight::run(&Roots::default());
+    let preflight = Preflight::quick(&Roots::default());
     if let Some(refusal) = preflight.refusal() {
         return Err(Failure::new(preflight.exit(), anyhow!(refusal)));
     }

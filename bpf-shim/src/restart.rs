@@ -8,7 +8,7 @@ use std::time::Duration;
 pub const MAX_IN_A_ROW: u32 = 10;
 
 /// An attachment that held for longer than this was a good one: counting begins anew.
-const GOOD_AFTER: Duration = Duration::from_secs(10);
+const GOOD_AFTER: Duration = Duration::from_secs(1);
 
 /// What to do after an attachment has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -56,6 +56,27 @@ pub fn unlimit_memlock() -> bool {
     unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) == 0 }
 }
 
+/// The CPUs that a thread may run on, as a bitmap that is wide enough for every machine we take.
+pub struct Affinity([u64; hearth::limits::MAX_CPUS / 64]);
+
+impl Affinity {
+    /// That of the calling thread.
+    #[must_use]
+    pub fn current() -> Option<Self> {
+        let mut mask = [0; hearth::limits::MAX_CPUS / 64];
+        // SAFETY: the kernel writes at most the size that it is told; pid 0 is the calling thread.
+        let ok = unsafe { libc::sched_getaffinity(0, size_of_val(&mask), mask.as_mut_ptr().cast()) == 0 };
+        ok.then_some(Self(mask))
+    }
+
+    /// Gives it to the calling thread.
+    pub fn restore(&self) {
+        // SAFETY: the kernel reads at most the size that it is told; pid 0 is the calling thread. It fails only if
+        // none of the CPUs is left, and then the thread stays where it is.
+        unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), self.0.as_ptr().cast()) };
+    }
+}
+
 /// Locks what is in memory and what will be. False: not permitted, nothing is locked.
 pub fn lock_all() -> bool {
     // SAFETY: no pointers involved.

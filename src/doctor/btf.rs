@@ -76,14 +76,7 @@ enum Match {
 pub(super) fn check(path: &Path) -> Vec<Finding> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
-        Err(e) => {
-            return vec![Finding::missing(
-                "btf",
-                "the kernel shows no type information (BTF)",
-                format!("{}: {e}", path.display()),
-                "boot a kernel built with CONFIG_DEBUG_INFO_BTF, or use `cargo xtask lab`",
-            )];
-        }
+        Err(e) => return vec![absent(path, &e)],
     };
     match Btf::from_bytes(&bytes) {
         Ok(btf) => compare(&btf),
@@ -94,6 +87,23 @@ pub(super) fn check(path: &Path) -> Vec<Finding> {
             "",
         )],
     }
+}
+
+/// Only whether there is type information at all.
+pub(super) fn check_present(path: &Path) -> Vec<Finding> {
+    match fs::File::open(path) {
+        Ok(_) => vec![],
+        Err(e) => vec![absent(path, &e)],
+    }
+}
+
+fn absent(path: &Path, e: &std::io::Error) -> Finding {
+    Finding::missing(
+        "btf",
+        "the kernel shows no type information (BTF)",
+        format!("{}: {e}", path.display()),
+        "boot a kernel built with CONFIG_DEBUG_INFO_BTF, or use `cargo xtask lab`",
+    )
 }
 
 fn compare(btf: &Btf) -> Vec<Finding> {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Can Hearth attach to the running kernel, and if not, what exactly is missing?
 //!
-//! [`Preflight::run`] only reads files below [`Roots`] and changes nothing. The daemon calls it before it loads
-//! anything, `hearth doctor` prints it. It must never refuse a machine that could attach: what it cannot find out is
-//! a note, and the loader has its own say ([`explain_load_error`]).
+//! [`Preflight::run`] only reads files below [`Roots`] and changes nothing. `hearth doctor` prints it; the daemon
+//! calls [`Preflight::quick`] before it loads anything. It must never refuse a machine that could attach: what it
+//! cannot find out is a note, and the loader has its own say ([`explain_load_error`]).
 
 mod btf;
 mod exit;
@@ -46,12 +46,24 @@ impl Preflight {
     /// Looks at the machine and says what is there, what is missing and how to mend it.
     #[must_use]
     pub fn run(roots: &Roots) -> Report {
+        Self::look(roots, btf::check)
+    }
+
+    /// The same without a look into the kernel's type information. Reading that takes more memory than the daemon's
+    /// arena has, and the loader compares it in any case.
+    #[must_use]
+    pub fn quick(roots: &Roots) -> Report {
+        Self::look(roots, btf::check_present)
+    }
+
+    fn look(roots: &Roots, check_types: fn(&Path) -> Vec<Finding>) -> Report {
         let kernel = kernel::Kernel::read(roots);
         let state = ExtState::read(&roots.sysfs);
         let topology = Topology::from_sysfs(&roots.sysfs.join("devices/system"));
-        let types = btf::check(&roots.sysfs.join("kernel/btf/vmlinux"));
+        let types = check_types(&roots.sysfs.join("kernel/btf/vmlinux"));
         // Some vendors carry sched_ext in an older kernel: its own type information knows better than its number.
-        let has_types = types.iter().all(|finding| finding.severity < Severity::Missing);
+        let has_types =
+            state != ExtState::Absent && types.iter().all(|finding| finding.severity < Severity::Missing);
 
         let mut findings = vec![kernel.check_version(has_types), kernel.check_sched_ext(&state)];
         findings.push(kernel.check_config());
