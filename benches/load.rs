@@ -5,6 +5,7 @@
 //! the stopped tasks' wakeups are handled; every decision is carried out and answered. So one decision costs a wakeup,
 //! two statuses at most, a poll and an outcome, as in the live daemon.
 
+use hearth::cpuset::CpuSet;
 use hearth::dispatcher::{Config, Dispatcher};
 use hearth::event::{Command, CpuStatus, Event, Outcome, Runnable, Why};
 use hearth::ids::{CpuId, Nanos, TaskId};
@@ -33,6 +34,8 @@ pub struct Load {
     /// CPUs that run something, the longest-running first.
     busy: VecDeque<u32>,
     changed: Vec<u32>,
+    /// To half of the CPUs; made once, used with other tasks.
+    restriction: Event,
     stopped: Vec<(u32, u32)>,
     commands: Vec<Command>,
 }
@@ -58,6 +61,10 @@ impl Load {
             now: 1,
             busy: VecDeque::with_capacity(2 * cpus as usize),
             changed: Vec::with_capacity(cpus as usize),
+            restriction: Event::Affinity(
+                TaskId { idx: 0, generation: 0 },
+                CpuSet::of(cpus, (0..cpus).step_by(2).map(CpuId)),
+            ),
             stopped: Vec::with_capacity(tasks as usize),
             commands: Vec::with_capacity(tasks as usize),
         };
@@ -79,7 +86,7 @@ impl Load {
         self.dispatch(SLICE_NS)
     }
 
-    /// Ends a running task and lets a new one have its row and its place.
+    /// Ends a running task and lets a new one have its row and its place; every other one may not use all CPUs.
     #[allow(dead_code)] // not every user of this file replaces tasks
     pub fn replace_one(&mut self) {
         let Some(&cpu) = self.busy.front() else { return };
@@ -88,6 +95,13 @@ impl Load {
             self.dispatcher.handle(self.now, &exit);
             self.generation[task as usize] += 1;
             self.seqs[task as usize] = 0;
+            if task % 2 == 0 {
+                let id = self.id(task);
+                if let Event::Affinity(whose, _) = &mut self.restriction {
+                    *whose = id;
+                }
+                self.dispatcher.handle(self.now, &self.restriction);
+            }
             self.change(cpu as usize);
         }
     }

@@ -152,3 +152,92 @@ impl<P: Policy> Policy for Checked<P> {
         self.inner.forget(task);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpuset::CpuSet;
+    use crate::dispatcher::{Config, Dispatcher};
+    use crate::event::{CpuStatus, Event, Why};
+    use crate::reason::Reason;
+    use crate::topology::Topology;
+
+    /// A policy that always gives the same answer.
+    struct Always(Placement);
+
+    impl Policy for Always {
+        fn name(&self) -> &'static str {
+            "always"
+        }
+        fn place(&mut self, _now: Nanos, _task: &Runnable, _view: &View) -> Placement {
+            self.0
+        }
+    }
+
+    /// Two CPUs, the second busy; the task may use the first only if `pinned`.
+    fn violations(placement: Placement, pinned: bool) -> Violations {
+        let config = Config { max_tasks: 4, ..Config::default() };
+        let policy = Checked::new(Always(placement), OnViolation::Count);
+        let mut d = Dispatcher::new(Topology::grid(1, 2, 1), config, policy);
+        let (task, cpu) = (TaskId { idx: 0, generation: 1 }, CpuId(1));
+        let (curr, other, held) = (None, true, false);
+        let status = CpuStatus { cpu, curr, other, held, since_ns: 0, slice_ns: 0, busy_ns: 0, depth: 0 };
+        d.handle(1, &Event::Cpu(status));
+        if pinned {
+            d.handle(1, &Event::Affinity(task, CpuSet::of(2, [CpuId(0)])));
+        }
+        d.handle(
+            1,
+            &Event::Runnable(Runnable {
+                task,
+                pid: 7,
+                seq: 1,
+                why: Why::New,
+                prev_cpu: CpuId(0),
+                ran_ns: 0,
+                slept_ns: 0,
+                waker_pid: 0,
+                weight: 100,
+                cgroup: 0,
+            }),
+        );
+        // Whatever the policy says, the task gets a CPU that it may use.
+        let command = d.poll(1).unwrap();
+        assert!(command.cpu == CpuId(0) || command.cpu == CpuId(1) && !pinned);
+        assert!(SLICE_NS.contains(&command.slice_ns));
+        d.policy().violations().clone()
+    }
+
+    fn run(cpu: u32, slice_ns: Nanos) -> Placement {
+        Placement::Run { cpu: CpuId(cpu), slice_ns, preempt: false, reason: Reason::PrevIdle }
+    }
+
+    fn wait(cpu: u32, at_most_ns: Nanos) -> Placement {
+        Placement::Wait { cpu: CpuId(cpu), slice_ns: 1_000_000, at_most_ns, reason: Reason::PrevIdle }
+    }
+
+    #[test]
+    fn every_broken_promise_is_counted_under_its_name() {
+        let none = Violations::default();
+        assert_eq!(violations(run(0, 1_000_000), true), none);
+        let unknown = Violations { unknown_cpu: 1, not_idle: 1, ..none.clone() };
+        assert_eq!(violations(run(9, 1_000_000), false), unknown);
+        let forbidden = Violations { not_allowed: 1, not_idle: 1, ..none.clone() };
+        assert_eq!(violations(run(1, 1_000_000), true), forbidden);
+        assert_eq!(violations(run(1, 1_000_000), false), Violations { not_idle: 1, ..none.clone() });
+        assert_eq!(violations(run(0, 1), false), Violations { slice: 1, ..none.clone() });
+        assert_eq!(violations(wait(1, 1), false), Violations { idle_left: 1, ..none.clone() });
+        let endless = Violations { idle_left: 1, unbounded_wait: 1, ..none };
+        assert_eq!(violations(wait(1, u64::MAX), false), endless);
+    }
+
+    #[test]
+    #[should_panic(expected = "policy always broke a promise")]
+    fn in_tests_a_broken_promise_panics() {
+        let config = Config { max_tasks: 4, ..Config::default() };
+        let mut policy = Checked::new(Always(run(0, 1)), OnViolation::Panic);
+        let d = Dispatcher::new(Topology::grid(1, 1, 1), config, Always(run(0, 1)));
+        let task = crate::tasks::Row::born(TaskId { idx: 0, generation: 1 }).fact;
+        policy.place(1, &task, &d.view());
+    }
+}

@@ -9,6 +9,10 @@
 //! 3. [`Dispatcher::committed`] with the outcome of every command, once each;
 //! 4. tell the kernel side [`Dispatcher::wants_asks`]; sleep until the next record or the deadline.
 //!
+//! All times are of one clock (CLOCK_MONOTONIC), and `now` is never later than the moment itself: by it the dispatcher
+//! tells a task that started after a decision from one that was seen running before. A batch of commands is carried out
+//! after the readings of step 1, so that the next readings include it.
+//!
 //! One wakeup goes this way: `handle` (file `facts.rs`) notes the fact and puts the task on the list of those that
 //! wait for a decision; `poll` (`decide.rs`) asks [`Policy::place`], makes sure that the answer is legal, and either
 //! emits a [`Command`] or keeps the task in an ordered queue until a CPU asks; `committed` (`outcome.rs`) notes
@@ -98,7 +102,7 @@ pub struct Dispatcher<P> {
 }
 
 impl<P: Policy> Dispatcher<P> {
-    /// A dispatcher for a machine, all CPUs idle and no task known.
+    /// A dispatcher for a machine: no task is known, and a CPU is idle until a status says otherwise.
     ///
     /// # Panics
     /// If the machine has no CPU, or more tasks are to be tracked than [`MAX_TASKS`].

@@ -4,72 +4,17 @@
 
 mod model;
 
-use hearth::checked::{Checked, OnViolation};
 use hearth::cpuset::CpuSet;
 use hearth::dispatcher::{Config, Dispatcher};
-use hearth::event::{Command, CpuStatus, Event, Outcome, Runnable, Why};
-use hearth::ids::{CpuId, Nanos, TaskId};
+use hearth::event::{CpuStatus, Event, Outcome, Runnable, Why};
+use hearth::ids::{CpuId, Nanos};
 use hearth::lifecycle::State;
 use hearth::limits::{MAX_CHARGE_SLICES, RESCUE_NS, WATCHDOG_NS};
-use hearth::policy::registry::{self, AnyPolicy};
 use hearth::policy::{Policy, vtime::Vtime};
 use hearth::reason::Reason;
 use hearth::topology::Topology;
+use model::facts::{MS, SECOND, SLICE, config, dispatcher, poll_all, status, task, wakeup};
 use model::{HOG, Habit, Place, set_of, sim};
-
-const MS: Nanos = 1_000_000;
-const SECOND: Nanos = 1000 * MS;
-const SLICE: Nanos = 5 * MS;
-
-fn config(max_tasks: usize) -> Config {
-    Config { max_tasks, ..Config::default() }
-}
-
-fn dispatcher(topology: Topology, policy: &str, config: Config) -> Dispatcher<Checked<AnyPolicy>> {
-    let policy = (registry::find(policy).unwrap().build)(&config);
-    Dispatcher::new(topology, config, Checked::new(policy, OnViolation::Panic))
-}
-
-fn task(idx: u32, generation: u32) -> TaskId {
-    TaskId { idx, generation }
-}
-
-fn wakeup(task: TaskId, seq: u32, prev_cpu: u32) -> Runnable {
-    Runnable {
-        task,
-        pid: task.idx.wrapping_add(100),
-        seq,
-        why: Why::Woken,
-        prev_cpu: CpuId(prev_cpu),
-        ran_ns: 0,
-        slept_ns: 0,
-        waker_pid: 0,
-        weight: 100,
-        cgroup: 1,
-    }
-}
-
-fn status(cpu: u32, curr: Option<TaskId>, depth: u32) -> CpuStatus {
-    CpuStatus {
-        cpu: CpuId(cpu),
-        curr,
-        other: false,
-        held: false,
-        since_ns: u64::MAX,
-        slice_ns: SLICE,
-        busy_ns: 0,
-        depth,
-    }
-}
-
-/// Polls until nothing comes, and carries everything out.
-fn poll_all<P: Policy>(d: &mut Dispatcher<P>, now: Nanos) -> Vec<Command> {
-    let commands: Vec<Command> = std::iter::from_fn(|| d.poll(now)).collect();
-    for command in &commands {
-        d.committed(now, command, Outcome::Done);
-    }
-    commands
-}
 
 #[test]
 fn c08_a_cpu_goes_away() {

@@ -8,8 +8,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// At most this many instructions per decision, the load that makes the events (about 270) included. What was measured is
-/// in `docs/`; a tenth is left for compilers.
+/// At most this many instructions per decision, the load that makes the events (about 270) included: what was measured
+/// (in benches/dispatch.rs), and a tenth for other compilers.
 const LIMITS: [(&str, u32, u32, u64); 4] = [
     ("fifo", 8, 1_000, 1_550),
     ("fifo", 256, 1_000, 1_900),

@@ -2,18 +2,20 @@
 //! The model kernel and a driver that runs a dispatcher against it, in the order of the live daemon: status words,
 //! records, timer, decisions, one commit call, outcomes.
 #![allow(dead_code, unused_imports)] // each test program uses a part of it
+#![allow(clippy::unwrap_used)] // a test fails by panicking
 
+pub mod facts;
 pub mod kernel;
 
 pub use kernel::{Faults, HOG, Habit, Kernel, Place, Rng};
 
-use hearth::checked::{Checked, OnViolation};
+use hearth::checked::Checked;
 use hearth::cpuset::CpuSet;
 use hearth::dispatcher::{Config, Dispatcher};
 use hearth::event::{Command, Event};
 use hearth::ids::{CpuId, Nanos, TaskId};
 use hearth::policy::Policy;
-use hearth::policy::registry::{self, AnyPolicy};
+use hearth::policy::registry::AnyPolicy;
 use hearth::record::Entry;
 use hearth::topology::Topology;
 use std::collections::BTreeSet;
@@ -43,11 +45,9 @@ pub fn set_of(topology: &Topology, cpus: &[u32]) -> CpuSet {
     CpuSet::of(topology.id_limit, cpus.iter().map(|&c| CpuId(c)))
 }
 
-/// A dispatcher with a policy by name, checked, that panics when a promise is broken.
+/// A model kernel under a dispatcher with a policy by name, checked, that panics when a promise is broken.
 pub fn sim(topology: Topology, policy: &str, config: Config, seed: u64) -> Sim<Checked<AnyPolicy>> {
-    let policy = (registry::find(policy).unwrap().build)(&config);
-    let policy = Checked::new(policy, OnViolation::Panic);
-    Sim::new(topology.clone(), Dispatcher::new(topology, config, policy), seed)
+    Sim::new(topology.clone(), facts::dispatcher(topology, policy, config), seed)
 }
 
 impl<P: Policy> Sim<P> {
