@@ -176,5 +176,6 @@ END 0
         ] {
             assert!(text.contains(part), "{part} not in\n{text}");
         }
+        assert_eq!(text.matches("hearth, fifo").count(), 1, "statistics are no measurement:\n{text}");
     }
 }

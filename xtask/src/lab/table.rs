@@ -117,15 +117,17 @@ pub struct Cell {
     pub median: [f64; 3],
 }
 
-/// Medians of `schbench` rows; run 0 is the warm-up and is left out. Sorted by topology and threads; schedulers keep the
+/// Medians of the `schbench` rows among these; run 0 is the warm-up and is left out. Sorted by topology and threads; schedulers keep the
 /// order of the run.
 pub fn medians(rows: &[Row]) -> Vec<Cell> {
     let key = |row: &Row| {
         let threads = row.get("threads").and_then(Value::as_u64).unwrap_or(0);
         (text(row.get("topology")), threads, text(row.get("sched")))
     };
-    let measured: Vec<&Row> =
-        rows.iter().filter(|row| row.get("run").and_then(Value::as_u64) != Some(0)).collect();
+    let measured: Vec<&Row> = rows
+        .iter()
+        .filter(|row| is_schbench(row) && row.get("run").and_then(Value::as_u64) != Some(0))
+        .collect();
     let mut keys = Vec::new();
     for row in &measured {
         if !keys.contains(&key(row)) {
