@@ -17,14 +17,32 @@ impl FormatTime for Clock {
     }
 }
 
-/// Starts it; `level` is the least severe one that is shown.
+/// Starts it; `level` is the least severe one that is shown. What scx_utils finds out about the kernel at each load is
+/// for those who ask for more.
 pub fn start(level: &str) {
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(level))
+        .with_env_filter(EnvFilter::new(filter(level)))
         .with_writer(std::io::stderr)
         .with_target(false)
         .with_ansi(colour)
         .with_timer(Clock)
         .init();
+}
+
+fn filter(level: &str) -> String {
+    let helper = if level == "info" { "warn" } else { level };
+    format!("{level},scx_utils={helper}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_normal_run_is_not_told_about_helpers() {
+        assert_eq!(filter("info"), "info,scx_utils=warn");
+        assert_eq!(filter("debug"), "debug,scx_utils=debug");
+        assert_eq!(EnvFilter::new(filter("error")).to_string(), "scx_utils=error,error");
+    }
 }
