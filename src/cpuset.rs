@@ -105,26 +105,31 @@ pub(crate) fn words_for(id_limit: u32) -> usize {
 }
 
 /// Is bit `i` set? False beyond the end.
+#[inline]
 pub(crate) fn test(words: &[u64], i: usize) -> bool {
     words.get(i / 64).is_some_and(|w| w >> (i % 64) & 1 == 1)
 }
 
 /// Sets bit `i`, which must exist.
+#[inline]
 pub(crate) fn set(words: &mut [u64], i: usize) {
     words[i / 64] |= 1 << (i % 64);
 }
 
 /// Clears bit `i`, which must exist.
+#[inline]
 pub(crate) fn clear(words: &mut [u64], i: usize) {
     words[i / 64] &= !(1 << (i % 64));
 }
 
 /// The lowest bit that is set in both bitmaps.
+#[inline]
 pub(crate) fn first_and(a: &[u64], b: &[u64]) -> Option<CpuId> {
     a.iter().zip(b).enumerate().find_map(|(w, (x, y))| bit_of(w, x & y))
 }
 
 /// The lowest bit that is set in all three bitmaps.
+#[inline]
 pub(crate) fn first_and3(a: &[u64], b: &[u64], c: &[u64]) -> Option<CpuId> {
     a.iter().zip(b).zip(c).enumerate().find_map(|(w, ((x, y), z))| bit_of(w, x & y & z))
 }
@@ -142,6 +147,7 @@ pub(crate) fn ones(words: &[u64]) -> impl Iterator<Item = CpuId> + '_ {
 }
 
 /// The lowest set bit of the word at position `w`, as a CPU.
+#[inline]
 fn bit_of(w: usize, word: u64) -> Option<CpuId> {
     (word != 0).then(|| CpuId(w as u32 * 64 + word.trailing_zeros()))
 }

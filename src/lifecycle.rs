@@ -81,6 +81,7 @@ const NEXT: [[Option<State>; FACTS]; STATES] = {
 
 impl State {
     /// The state after `fact`, or none if the fact cannot happen in this state.
+    #[inline]
     #[must_use]
     pub fn after(self, fact: Fact) -> Option<State> {
         NEXT[self as usize][fact as usize]

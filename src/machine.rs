@@ -53,11 +53,13 @@ pub(crate) struct CpuRow {
 
 impl CpuRow {
     /// Tasks of the line that have someone before them.
+    #[inline]
     pub fn waiters(&self) -> u32 {
         self.line.len().saturating_sub(u32::from(!self.occupied))
     }
 
     /// Tasks that a new one would have before it, the running one included.
+    #[inline]
     pub fn ahead(&self) -> u32 {
         self.depth + self.in_flight + u32::from(self.occupied)
     }
@@ -140,6 +142,7 @@ impl Machine {
     }
 
     /// A new reading of an online CPU's status words; [`Machine::refresh`] follows. Returns who ran there before.
+    #[inline]
     pub fn set_status(&mut self, status: &CpuStatus) -> Option<TaskId> {
         let own = self.is_dispatcher(status.cpu);
         let penalty = self.penalty;
@@ -154,62 +157,74 @@ impl Machine {
         before
     }
 
+    #[inline]
     pub fn is_online(&self, cpu: CpuId) -> bool {
         test(&self.online, cpu.idx())
     }
 
+    #[inline]
     pub fn is_idle(&self, cpu: CpuId) -> bool {
         test(&self.idle, cpu.idx())
     }
 
     /// Is this the dispatcher's own CPU, on a machine that has others?
+    #[inline]
     pub fn is_dispatcher(&self, cpu: CpuId) -> bool {
         self.dispatcher == Some(cpu)
     }
 
     /// The dispatcher's own CPU, on a machine that has others.
+    #[inline]
     pub fn dispatcher(&self) -> Option<CpuId> {
         self.dispatcher
     }
 
     /// How many more tasks must wait elsewhere before the dispatcher's CPU is used; none: never.
+    #[inline]
     pub fn dispatcher_penalty(&self) -> Option<u32> {
         (self.penalty < AVOIDED).then_some(self.penalty)
     }
 
     /// Does a higher class hold it? (On its own CPU the dispatcher is that class.)
+    #[inline]
     pub fn is_held(&self, cpu: CpuId) -> bool {
         self.cpus[cpu.idx()].held
     }
 
     /// Is it online, not held, not the dispatcher's own?
+    #[inline]
     pub fn is_ordinary(&self, cpu: CpuId) -> bool {
         self.cpus.get(cpu.idx()).is_some_and(|row| row.handicap == 0 && row.pos != OFFLINE)
     }
 
     /// Nothing runs there, nothing waits, nothing is on its way.
+    #[inline]
     pub fn is_vacant(&self, cpu: CpuId) -> bool {
         let row = &self.cpus[cpu.idx()];
         row.ahead() == 0 && row.pos != OFFLINE
     }
 
     /// The LLC domain of an online CPU.
+    #[inline]
     pub fn llc_of(&self, cpu: CpuId) -> Option<LlcId> {
         let row = self.cpus.get(cpu.idx())?;
         (row.pos != OFFLINE).then_some(LlcId(row.llc))
     }
 
+    #[inline]
     pub fn llc_mask(&self, llc: LlcId) -> &[u64] {
         &self.llcs[llc.idx()].mask
     }
 
     /// CPUs of the domain that tasks are placed on (all but the dispatcher's own).
+    #[inline]
     pub fn llc_cpus(&self, llc: LlcId) -> u32 {
         self.llcs[llc.idx()].cpus
     }
 
     /// To be called after any change to a CPU's row: keeps the idle maps and the tournament true. Says whether the CPU
     /// is vacant.
+    #[inline]
     pub fn refresh(&mut self, cpu: CpuId) -> bool {
         let row = &mut self.cpus[cpu.idx()];
         if row.pos == OFFLINE {
@@ -254,6 +269,7 @@ impl Machine {
     }
 
     /// Is no CPU idle?
+    #[inline]
     pub fn is_busy(&self) -> bool {
         self.idle_cpus == 0
     }
@@ -277,6 +293,7 @@ impl Machine {
 
     /// The CPU with the shortest line among `allowed` (none: all), and how many are ahead there.
     /// On a tie the previous CPU wins, then its domain, then the lowest place.
+    #[inline]
     pub fn shortest_line(&self, prev: CpuId, allowed: Option<&[u64]>) -> (CpuId, u32) {
         let prev_row = self.cpus.get(prev.idx()).filter(|row| row.pos != OFFLINE);
         let best = match allowed {
@@ -287,6 +304,7 @@ impl Machine {
         (cpu, self.cpus[cpu.idx()].ahead())
     }
 
+    #[inline]
     fn shortest(&self, prev: Option<&CpuRow>) -> Entry {
         let best = self.loads.min();
         let Some(prev) = prev else { return best };

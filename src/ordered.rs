@@ -28,6 +28,7 @@ struct Node {
 
 impl Node {
     /// Who is above whom in the tree.
+    #[inline]
     fn rank(&self) -> u64 {
         let x = (self.key.arrival ^ 0x5bd1_e995_9e37_79b9).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
@@ -62,11 +63,13 @@ impl Ordered {
     }
 
     /// How many rows wait in a queue.
+    #[inline]
     pub fn len(&self, queue: usize) -> u32 {
         self.queues[queue].len
     }
 
     /// The first row of a queue.
+    #[inline]
     pub fn first(&self, queue: usize) -> Option<u32> {
         let first = self.queues[queue].first;
         (first != NONE).then_some(first)
@@ -83,11 +86,13 @@ impl Ordered {
     }
 
     /// The key of a row that waits.
+    #[inline]
     pub fn key(&self, row: u32) -> Key {
         self.nodes[row as usize].key
     }
 
     /// The row behind the one with this key, in order.
+    #[inline]
     pub fn next(&self, queue: usize, after: Key) -> Option<u32> {
         let (mut at, mut best) = (self.queues[queue].root, NONE);
         while at != NONE {
@@ -155,11 +160,13 @@ impl Ordered {
         }
     }
 
+    #[inline]
     fn child(&self, node: u32, key: Key) -> u32 {
         let node = &self.nodes[node as usize];
         if key < node.key { node.left } else { node.right }
     }
 
+    #[inline]
     fn set_child(&mut self, queue: usize, parent: u32, key: Key, child: u32) {
         if parent == NONE {
             self.queues[queue].root = child;

@@ -55,11 +55,13 @@ impl Queues {
     }
 
     /// How many CPUs serve a queue.
+    #[inline]
     pub fn cpus_of(&self, queue: usize, machine: &Machine) -> u32 {
         if queue < self.llcs { machine.llc_cpus(LlcId(queue as u32)).max(1) } else { 1 }
     }
 
     /// The domain that a queue belongs to.
+    #[inline]
     pub fn llc_of(&self, queue: usize, machine: &Machine) -> Option<LlcId> {
         if queue < self.llcs {
             Some(LlcId(queue as u32))
@@ -68,15 +70,18 @@ impl Queues {
         }
     }
 
+    #[inline]
     pub fn of_llc(llc: LlcId) -> usize {
         llc.idx()
     }
 
+    #[inline]
     pub fn of_cpu(&self, cpu: CpuId) -> usize {
         self.llcs + cpu.idx()
     }
 
     /// The queue that a task would wait in now.
+    #[inline]
     pub fn home(&self, row: u32, tasks: &Tasks, machine: &Machine) -> usize {
         let prev = tasks.rows[row as usize].fact.prev_cpu;
         let Some(allowed) = tasks.restriction(row) else {
@@ -98,6 +103,7 @@ impl Queues {
     }
 
     /// The previous domain, unless another is shorter by more than a waiter per CPU.
+    #[inline]
     fn least_crowded(&self, prev: Option<LlcId>) -> usize {
         let least = self.crowd.min();
         match prev.map(|llc| (llc, self.crowd.get(llc.idx()))) {
@@ -129,6 +135,7 @@ impl Queues {
     }
 
     /// Who has been in a queue for longest.
+    #[inline]
     pub fn oldest(&self, queue: usize) -> Option<u32> {
         self.arrivals[queue].first()
     }

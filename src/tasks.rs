@@ -122,11 +122,13 @@ impl Tasks {
     }
 
     /// The row of a living task; none if it is not tracked or the row belongs to another generation.
+    #[inline]
     pub fn find(&self, task: TaskId) -> Option<&Row> {
         self.rows.get(task.row()).filter(|row| row.known && row.fact.task == task)
     }
 
     /// The CPUs a task is restricted to; none: it may run anywhere.
+    #[inline]
     pub fn restriction(&self, row: u32) -> Option<&[u64]> {
         self.rows[row as usize].restricted.then(|| {
             let start = row as usize * self.words;
@@ -135,11 +137,13 @@ impl Tasks {
     }
 
     /// The bitmap of CPUs that a task may use.
+    #[inline]
     pub fn allowed<'a>(&'a self, row: u32, machine: &'a Machine) -> &'a [u64] {
         self.restriction(row).unwrap_or(&machine.online)
     }
 
     /// May the task use this CPU?
+    #[inline]
     pub fn is_allowed(&self, row: u32, cpu: CpuId, machine: &Machine) -> bool {
         test(self.allowed(row, machine), cpu.idx())
     }
@@ -176,6 +180,7 @@ impl Tasks {
     }
 
     /// Appends a row to the list of those that wait for a decision; once only.
+    #[inline]
     pub fn push_pending(&mut self, row: u32, what: Pending) {
         let listed = self.rows[row as usize].pending != Pending::No;
         self.rows[row as usize].pending = what;
@@ -192,6 +197,7 @@ impl Tasks {
     }
 
     /// Takes the first row off that list, with what it is pending for.
+    #[inline]
     pub fn pop_pending(&mut self) -> Option<(u32, Pending)> {
         let head = self.pending_head;
         let row = self.rows.get_mut(head as usize)?;
@@ -203,11 +209,13 @@ impl Tasks {
         Some((head, what))
     }
 
+    #[inline]
     pub fn has_pending(&self) -> bool {
         self.pending_head != NONE
     }
 
     /// Appends a row to a CPU's line.
+    #[inline]
     pub fn join_line(&mut self, row: u32, cpu: CpuId, machine: &mut Machine) {
         debug_assert_eq!(self.rows[row as usize].cpu, NONE, "already in a line or on a CPU");
         self.rows[row as usize].cpu = cpu.0;
@@ -217,6 +225,7 @@ impl Tasks {
     }
 
     /// Takes a row out of the line it is in, and the CPU's own queue is one shorter for all we know.
+    #[inline]
     pub fn leave_line(&mut self, row: u32, machine: &mut Machine) -> CpuId {
         let cpu = CpuId(std::mem::replace(&mut self.rows[row as usize].cpu, NONE));
         let c = &mut machine.cpus[cpu.idx()];
@@ -243,6 +252,7 @@ impl List {
     }
 
     /// The oldest row.
+    #[inline]
     pub fn first(&self) -> Option<u32> {
         (self.head != NONE).then_some(self.head)
     }
@@ -256,11 +266,13 @@ impl List {
     }
 
     /// The row behind this one.
+    #[inline]
     pub fn behind(row: u32, rows: &[Row]) -> Option<u32> {
         let next = rows[row as usize].next;
         (next != NONE).then_some(next)
     }
 
+    #[inline]
     pub fn push(&mut self, row: u32, rows: &mut [Row]) {
         rows[row as usize].prev = self.tail;
         rows[row as usize].next = NONE;
@@ -272,6 +284,7 @@ impl List {
         self.len += 1;
     }
 
+    #[inline]
     pub fn remove(&mut self, row: u32, rows: &mut [Row]) {
         let Row { prev, next, .. } = rows[row as usize];
         match prev {
@@ -298,6 +311,7 @@ impl Marks {
         Self { words: vec![0; words_for(limit)], any: false }
     }
 
+    #[inline]
     pub fn mark(&mut self, cpu: CpuId) {
         set(&mut self.words, cpu.idx());
         self.any = true;
@@ -311,6 +325,7 @@ impl Marks {
     }
 
     /// Takes the lowest mark away.
+    #[inline]
     pub fn take(&mut self) -> Option<CpuId> {
         if !self.any {
             return None;
@@ -323,6 +338,7 @@ impl Marks {
         first
     }
 
+    #[inline]
     pub fn any(&self) -> bool {
         self.any && self.words.iter().any(|&w| w != 0)
     }

@@ -25,10 +25,12 @@ impl Entry {
         Entry(u64::from(key) << 32 | pos as u64)
     }
 
+    #[inline]
     pub fn key(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
+    #[inline]
     pub fn pos(self) -> usize {
         (self.0 & u64::from(u32::MAX)) as usize
     }
@@ -49,11 +51,13 @@ impl Tournament {
     }
 
     /// The key at `pos`.
+    #[inline]
     pub fn get(&self, pos: usize) -> u32 {
         self.tree[self.width + pos].key()
     }
 
     /// Changes the key at `pos`.
+    #[inline]
     pub fn set(&mut self, pos: usize, key: u32) {
         let mut node = self.width + pos;
         let mut winner = Entry::new(key, pos);
@@ -69,11 +73,13 @@ impl Tournament {
     }
 
     /// The winner over all.
+    #[inline]
     pub fn min(&self) -> Entry {
         self.tree[1]
     }
 
     /// The winner among the positions `range` (which is not empty).
+    #[inline]
     pub fn min_in(&self, range: std::ops::Range<usize>) -> Entry {
         let (mut low, mut high) = (self.width + range.start, self.width + range.end);
         let mut best = NOBODY;

@@ -34,12 +34,14 @@ impl View<'_> {
     }
 
     /// The LLC domain of a CPU; none if it is not online (the previous CPU of a task may have gone).
+    #[inline]
     #[must_use]
     pub fn llc_of(&self, cpu: CpuId) -> Option<LlcId> {
         self.machine.llc_of(cpu)
     }
 
     /// Has this CPU nothing to do, so that a task placed there starts at once?
+    #[inline]
     #[must_use]
     pub fn is_idle(&self, cpu: CpuId) -> bool {
         self.machine.is_idle(cpu)
@@ -59,6 +61,7 @@ impl View<'_> {
     }
 
     /// Does anybody wait in an ordered queue that this CPU serves first: its own, or its domain's?
+    #[inline]
     #[must_use]
     pub fn has_waiters(&self, cpu: CpuId) -> bool {
         self.machine.llc_of(cpu).is_some_and(|llc| {
@@ -69,6 +72,7 @@ impl View<'_> {
 
     /// The nearest idle CPU that the task may use, and why that one: its previous CPU; else one in the same LLC
     /// domain; else any. Of several, one whose SMT siblings are idle too.
+    #[inline]
     #[must_use]
     pub fn idle_near(&self, task: &Runnable) -> Option<(CpuId, Reason)> {
         if self.machine.is_busy() {
@@ -85,6 +89,7 @@ impl View<'_> {
 
     /// The CPU with the shortest line that the task may use, how many are ahead of it there (the running one
     /// included), and why. On a tie: the previous CPU, then its LLC domain.
+    #[inline]
     #[must_use]
     pub fn shortest_line(&self, task: &Runnable) -> (CpuId, u32, Reason) {
         let restricted = self.restricted(task.task);
@@ -115,6 +120,7 @@ impl View<'_> {
     }
 
     /// The ordered queue that this task would join.
+    #[inline]
     #[must_use]
     pub fn queue_of(&self, task: &Runnable) -> QueueView<'_> {
         let known = self.tasks.find(task.task).is_some();
@@ -123,6 +129,7 @@ impl View<'_> {
     }
 
     /// The CPUs that a task is restricted to, and whether it is but one; none: it may run anywhere.
+    #[inline]
     fn restricted(&self, task: TaskId) -> Option<(&[u64], bool)> {
         let row = self.tasks.find(task).filter(|row| row.restricted)?;
         Some((self.tasks.restriction(task.idx)?, row.allowed_cpus == 1))
@@ -138,12 +145,14 @@ pub struct QueueView<'a> {
 
 impl QueueView<'_> {
     /// Its LLC domain.
+    #[inline]
     #[must_use]
     pub fn llc(&self) -> LlcId {
         self.queues.llc_of(self.queue, self.machine).unwrap_or(LlcId(0))
     }
 
     /// How many wait there.
+    #[inline]
     #[must_use]
     pub fn len(&self) -> u32 {
         self.queues.ordered.len(self.queue)
@@ -156,6 +165,7 @@ impl QueueView<'_> {
     }
 
     /// The smallest sort key there; none: nobody waits.
+    #[inline]
     #[must_use]
     pub fn first_order(&self) -> Option<u64> {
         self.queues.ordered.first(self.queue).map(|row| self.queues.ordered.key(row).order)

@@ -215,6 +215,22 @@ fn deadlines_are_there_while_someone_waits() {
 }
 
 #[test]
+fn an_ask_that_contradicts_the_last_reading_is_looked_into_at_once() {
+    let mut d = dispatcher(Topology::grid(1, 1, 1), "vtime", config(8));
+    d.handle(1, &busy(0));
+    d.handle(1, &Event::Runnable(wakeup(task(0, 1), 1, 0)));
+    assert_eq!(d.poll(1), None);
+    d.handle(1, &Event::Timer);
+    assert_eq!(d.deadline(), None);
+    // The CPU's status was read before it became idle, or it asked before it got something: only a reading can tell.
+    d.handle(2, &Event::Ask(CpuId(0)));
+    assert_eq!((d.poll(2), d.deadline(), d.stats().asks_doubted), (None, Some(2), 1));
+    d.handle(3, &Event::Cpu(status(0, None, 0)));
+    d.handle(3, &Event::Timer);
+    assert_eq!(poll_all(&mut d, 3).len(), 1);
+}
+
+#[test]
 fn an_exit_takes_a_task_out_of_wherever_it_is() {
     for policy in ["fifo", "vtime"] {
         let mut d = dispatcher(Topology::grid(1, 1, 1), policy, config(8));
