@@ -2,7 +2,7 @@
 //! Makes decisions, to be counted: `valgrind --tool=callgrind` on this program with two numbers of rounds gives, by
 //! difference, the instructions of a decision. Arguments: policy, CPUs, tasks, rounds. Prints the number of decisions.
 
-#[path = "../benches/load.rs"]
+#[path = "../benches/load/mod.rs"]
 mod load;
 
 use anyhow::{Context, Result};

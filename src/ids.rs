@@ -28,6 +28,7 @@ pub struct LlcId(pub u32);
 
 impl CpuId {
     /// The CPU's row in a table.
+    #[inline]
     #[must_use]
     pub fn idx(self) -> usize {
         self.0 as usize
@@ -36,6 +37,7 @@ impl CpuId {
 
 impl LlcId {
     /// The domain's row in a table.
+    #[inline]
     #[must_use]
     pub fn idx(self) -> usize {
         self.0 as usize
@@ -44,6 +46,7 @@ impl LlcId {
 
 impl TaskId {
     /// The task's row in a table.
+    #[inline]
     #[must_use]
     pub fn row(self) -> usize {
         self.idx as usize

@@ -2,7 +2,7 @@
 //! Case C10: a dispatcher that allocates may page-fault, and a page fault may wait for a task that waits for it.
 //! So: after warm-up, a million decisions with 50,000 new tasks allocate nothing.
 
-#[path = "../benches/load.rs"]
+#[path = "../benches/load/mod.rs"]
 mod load;
 
 use load::Load;
