@@ -45,13 +45,18 @@ impl Guard {
     /// Waits until the child ends or the user interrupts.
     pub fn wait(&mut self) -> Result<ExitStatus> {
         loop {
-            if let Some(status) = self.poll()? {
+            let status = self.poll()?;
+            if let Some(status) = status.filter(ExitStatus::success) {
                 return Ok(status);
             }
+            // The signal that ends us may end the child first: a moment decides whose end this is.
+            std::thread::sleep(POLL);
             if interrupted() {
                 return Err(failed("interrupted"));
             }
-            std::thread::sleep(POLL);
+            if let Some(status) = status {
+                return Ok(status);
+            }
         }
     }
 }
