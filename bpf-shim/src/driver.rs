@@ -11,6 +11,7 @@ use crate::loader::Shared;
 use crate::sys;
 use crate::wire::{self, kind};
 use anyhow::Result;
+use hdrhistogram::Histogram;
 use hearth::cpuset::CpuSet;
 use hearth::dispatcher::Dispatcher;
 use hearth::event::{Command, Event};
@@ -38,8 +39,12 @@ pub enum End {
 }
 
 /// What the driver counts about itself.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Counts {
+    /// From a task's enqueue until the dispatcher read its record, in nanoseconds.
+    pub notice_ns: Histogram<u64>,
+    /// Length of a commit call, in nanoseconds.
+    pub commit_ns: Histogram<u64>,
     /// Times it blocked.
     pub sleeps: u64,
     /// Turns that found work.
@@ -52,6 +57,23 @@ pub struct Counts {
     pub resume_max_ns: Nanos,
     /// Records taken from the ring.
     pub records: u64,
+}
+
+impl Counts {
+    /// Nothing counted yet. Two digits, 16 ns to 10 s: a few KiB, allocated here once.
+    pub fn new() -> Result<Self> {
+        let histogram = Histogram::new_with_bounds(16, 10_000_000_000, 2)?;
+        Ok(Self {
+            notice_ns: histogram.clone(),
+            commit_ns: histogram,
+            sleeps: 0,
+            turns: 0,
+            commits: 0,
+            resumes: 0,
+            resume_max_ns: 0,
+            records: 0,
+        })
+    }
 }
 
 /// The dispatcher thread's state.
@@ -74,31 +96,37 @@ pub struct Driver<'a, P: Policy> {
 
 impl<'a, P: Policy> Driver<'a, P> {
     /// A driver for an attached shim.
-    pub fn new(core: Dispatcher<P>, shared: Shared, spin_ns: Nanos, late_us: u64, stop: &'a AtomicBool) -> Self {
+    pub fn new(
+        core: Dispatcher<P>,
+        shared: Shared,
+        spin_ns: Nanos,
+        late_us: u64,
+        stop: &'a AtomicBool,
+    ) -> Result<Self> {
         let topology = core.view().topology().clone();
         let limit = topology.id_limit;
         let cpus: Vec<CpuId> = topology.cpus.iter().map(|c| c.id).collect();
         let nobody = hearth::ids::TaskId { idx: 0, generation: 0 };
-        Self {
+        Ok(Self {
             all_cpus: CpuSet::of(limit, cpus.iter().copied()),
             affinity: Event::Affinity(nobody, CpuSet::with_limit(limit)),
             pending: Vec::with_capacity(MAX_BATCH),
             awake_since: sys::now_ns(),
             seed: 0x9e37_79b9_7f4a_7c15,
             detached: false,
-            counts: Counts::default(),
+            counts: Counts::new()?,
             core,
             shared,
             cpus,
             spin_ns,
             late_us,
             stop,
-        }
+        })
     }
 
-    /// Dispatches until somebody asks us to stop or the kernel ends the scheduler. `each_sleep` is called before
+    /// Dispatches until somebody asks us to stop or the kernel ends the scheduler. `each_pause` is called before
     /// every sleep, with the core and the counts: it must not block.
-    pub fn run(&mut self, mut each_sleep: impl FnMut(&Dispatcher<P>, &Counts)) -> Result<End> {
+    pub fn run(&mut self, mut each_pause: impl FnMut(&Dispatcher<P>, &Counts)) -> Result<End> {
         loop {
             let worked = self.turn()?;
             if self.detached {
@@ -109,17 +137,21 @@ impl<'a, P: Policy> Driver<'a, P> {
             }
             if worked {
                 self.counts.turns += 1;
-                self.breathe();
+                if self.breathe() {
+                    each_pause(&self.core, &self.counts);
+                }
             } else if !self.spin() {
-                each_sleep(&self.core, &self.counts);
+                each_pause(&self.core, &self.counts);
+                // What was committed to an idle CPU has started by now: then nothing is left to look after.
+                self.read_status(sys::now_ns());
                 self.sleep();
             }
         }
     }
 
     /// The counters of the thread.
-    pub fn counts(&self) -> Counts {
-        self.counts
+    pub fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// The core.
@@ -188,6 +220,7 @@ impl<'a, P: Policy> Driver<'a, P> {
         match record.kind {
             kind::RUNNABLE => {
                 let runnable = wire::runnable(record);
+                self.counts.notice_ns.saturating_record(now.saturating_sub(record.ts_ns));
                 if record.flags & wire::R_MASK != 0 {
                     self.take_mask(now, &runnable);
                 }
@@ -215,6 +248,7 @@ impl<'a, P: Policy> Driver<'a, P> {
     fn commit(&mut self) -> Result<()> {
         self.shared.batch.set_len(self.pending.len());
         self.counts.commits += 1;
+        let began = sys::now_ns();
         if let Err(error) = sys::run_program(self.shared.commit.as_fd()) {
             // Ended by the kernel between two turns: its record says so, or will. Not an error of ours.
             if self.shared.ctl.enabled() {
@@ -225,6 +259,7 @@ impl<'a, P: Policy> Driver<'a, P> {
             return Ok(());
         }
         let now = sys::now_ns();
+        self.counts.commit_ns.saturating_record(now - began);
         for (i, command) in self.pending.iter().enumerate() {
             if let Some(outcome) = wire::outcome(self.shared.batch.outcome(i)) {
                 self.core.committed(now, command, outcome);
@@ -300,16 +335,14 @@ impl<'a, P: Policy> Driver<'a, P> {
         self.awake_since = sys::now_ns();
     }
 
-    /// Under endless load there is no idle moment to block in: take one.
-    fn breathe(&mut self) {
-        if self.counts.turns & 63 != 0 {
-            return;
+    /// Under endless load there is no idle moment to block in: take one. True if it was time.
+    fn breathe(&mut self) -> bool {
+        if self.counts.turns & 63 != 0 || sys::now_ns() - self.awake_since <= BREATHE_AFTER_NS {
+            return false;
         }
-        let now = sys::now_ns();
-        if now - self.awake_since > BREATHE_AFTER_NS {
-            std::thread::sleep(std::time::Duration::from_nanos(BREATH_NS));
-            self.awake_since = sys::now_ns();
-        }
+        std::thread::sleep(std::time::Duration::from_nanos(BREATH_NS));
+        self.awake_since = sys::now_ns();
+        true
     }
 
     /// Fault injection: a dispatcher that is late at random.

@@ -39,20 +39,15 @@ pub struct Shared {
     pub rescan: OwnedFd,
     /// The ring's descriptor, to block on.
     pub ring_fd: OwnedFd,
-    /// Width of a mask row in 64-bit words.
-    pub mask_words: usize,
 }
 
 impl<'obj> Shim<'obj> {
     /// Opens and loads, without attaching.
-    pub fn load(
-        object: &'obj mut MaybeUninit<OpenObject>,
-        opts: &Opts,
-        topology: &Topology,
-    ) -> Result<Self> {
+    pub fn load(object: &'obj mut MaybeUninit<OpenObject>, opts: &Opts, topology: &Topology) -> Result<Self> {
         let mut builder = BpfSkelBuilder::default();
         builder.obj_builder.debug(opts.verbose_libbpf());
-        let mut skel = scx_ops_open!(builder, object, hearth_ops, None::<libbpf_rs::libbpf_sys::bpf_object_open_opts>)?;
+        let mut skel =
+            scx_ops_open!(builder, object, hearth_ops, None::<libbpf_rs::libbpf_sys::bpf_object_open_opts>)?;
 
         let mask_words = mask_words(topology);
         let rodata = skel.maps.rodata_data.as_mut().context("the shim has no read-only data")?;
@@ -97,7 +92,6 @@ impl<'obj> Shim<'obj> {
             commit: self.skel.progs.hearth_commit.as_fd().try_clone_to_owned()?,
             rescan: self.skel.progs.hearth_rescan.as_fd().try_clone_to_owned()?,
             ring_fd: maps.ring.as_fd().try_clone_to_owned()?,
-            mask_words,
         })
     }
 
@@ -112,15 +106,6 @@ impl<'obj> Shim<'obj> {
     pub fn detach(&mut self) -> ExitInfo {
         drop(self.attached.take());
         self.exit_info()
-    }
-
-    /// Has the kernel ended us?
-    #[must_use]
-    pub fn ended(&self) -> bool {
-        self.skel.maps.data_data.as_ref().is_some_and(|data| {
-            // SAFETY: a field of the mmapped data section, written by the shim when it ends.
-            unsafe { std::ptr::read_volatile(&raw const data.uei.kind) != 0 }
-        })
     }
 
     /// What the kernel says about the end.

@@ -52,12 +52,6 @@ impl Ctl {
     pub fn enabled(&self) -> bool {
         self.word(offset_of!(hearth_ctl, enabled)).load(Ordering::Acquire) != 0
     }
-
-    /// Exit and exec records that were lost to a full ring.
-    #[must_use]
-    pub fn lost(&self) -> u32 {
-        self.word(offset_of!(hearth_ctl, lost)).load(Ordering::Relaxed)
-    }
 }
 
 /// The status words of all CPUs, and what was last read of them.

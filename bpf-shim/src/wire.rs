@@ -13,6 +13,7 @@ pub use intf::{hearth_batch, hearth_cpu, hearth_ctl, hearth_record, hearth_txn};
 
 use hearth::event::{Command, Outcome, Runnable, Why};
 use hearth::ids::{CpuId, TaskId};
+use hearth::reason::Reason;
 
 /// What a record says ([`hearth_record::kind`]).
 pub mod kind {
@@ -58,6 +59,7 @@ pub const STAT_NAMES: [&str; NR_STATS] = [
     "bypassed",
     "dropped",
     "committed",
+    "started",
     "recalled",
     "stale",
     "gone",
@@ -85,8 +87,7 @@ pub fn task(r: &hearth_record) -> TaskId {
 /// A RUNNABLE record in the core's terms.
 #[must_use]
 pub fn runnable(r: &hearth_record) -> Runnable {
-    const WHYS: [Why; 6] =
-        [Why::New, Why::Woken, Why::Preempted, Why::SliceUsed, Why::Yielded, Why::Rescan];
+    const WHYS: [Why; 6] = [Why::New, Why::Woken, Why::Preempted, Why::SliceUsed, Why::Yielded, Why::Rescan];
     Runnable {
         task: task(r),
         pid: r.pid,
@@ -107,6 +108,9 @@ pub fn txn(c: &Command) -> hearth_txn {
     let mut flags = 0;
     if c.preempt {
         flags |= intf::hearth_txn_flags_HEARTH_T_PREEMPT;
+    }
+    if matches!(c.reason, Reason::PrevIdle | Reason::LlcIdle | Reason::RemoteIdle | Reason::Pulled { .. }) {
+        flags |= intf::hearth_txn_flags_HEARTH_T_IDLE;
     }
     if c.recalled_from.is_some() {
         flags |= intf::hearth_txn_flags_HEARTH_T_RECALL;
@@ -136,9 +140,6 @@ pub fn outcome(raw: u32) -> Option<Outcome> {
         _ => None,
     }
 }
-
-/// Queue ids of the shim.
-pub const DSQ_CPU: u64 = intf::HEARTH_DSQ_CPU as u64;
 
 #[cfg(test)]
 mod tests {

@@ -374,17 +374,6 @@ void BPF_STRUCT_OPS(hearth_enqueue, struct task_struct *p, u64 enq_flags)
 	submit(r);
 }
 
-void BPF_STRUCT_OPS(hearth_dequeue, struct task_struct *p, u64 deq_flags)
-{
-	struct hearth_task *t = task_of(p);
-
-	/* It leaves its queue without running (sleep, affinity or priority change): decisions under way are stale. */
-	if (t) {
-		t->held = 0;
-		t->seq++;
-	}
-}
-
 static __always_inline u64 head_age_stamp(u64 dsq)
 {
 	struct task_struct *p = __COMPAT_scx_bpf_dsq_peek(dsq);
@@ -462,13 +451,17 @@ void BPF_STRUCT_OPS(hearth_dispatch, s32 cpu, struct task_struct *prev)
 
 	if (!ctl || !c)
 		return;
+	/* A full barrier before the queues are looked at; pairs with the one in kick_unless_busy(). */
+	__sync_lock_test_and_set(&c->looking, 1);
 	if (ctl->takeover) {
 		found = serve_takeover(cpu);
-	} else if (scx_bpf_dsq_nr_queued(HEARTH_DSQ_FALLBACK) > 0 &&
-		   head_age_stamp(HEARTH_DSQ_FALLBACK) <= head_age_stamp(own)) {
-		found = scx_bpf_dsq_move_to_local(HEARTH_DSQ_FALLBACK, 0) || scx_bpf_dsq_move_to_local(own, 0);
+	} else if (scx_bpf_dsq_nr_queued(HEARTH_DSQ_FALLBACK) > 0) {
+		if (head_age_stamp(HEARTH_DSQ_FALLBACK) <= head_age_stamp(own))
+			found = scx_bpf_dsq_move_to_local(HEARTH_DSQ_FALLBACK, 0) || scx_bpf_dsq_move_to_local(own, 0);
+		else
+			found = scx_bpf_dsq_move_to_local(own, 0) || scx_bpf_dsq_move_to_local(HEARTH_DSQ_FALLBACK, 0);
 	} else {
-		found = scx_bpf_dsq_move_to_local(own, 0) || scx_bpf_dsq_move_to_local(HEARTH_DSQ_FALLBACK, 0);
+		found = scx_bpf_dsq_move_to_local(own, 0);
 	}
 	if (found) {
 		c->depth = scx_bpf_dsq_nr_queued(own);
@@ -525,6 +518,7 @@ void BPF_STRUCT_OPS(hearth_running, struct task_struct *p)
 		scx_bpf_task_set_slice(p, takeover_slice_ns);
 	if (!c)
 		return;
+	c->looking = 0;
 	status_begin(c);
 	c->curr_idx = t ? t->idx : HEARTH_UNTRACKED;
 	c->curr_gen = t ? t->gen : 0;
@@ -557,7 +551,12 @@ void BPF_STRUCT_OPS(hearth_quiescent, struct task_struct *p, u64 deq_flags)
 {
 	struct hearth_task *t = task_of(p);
 
-	if (t && t->pending) {
+	if (!t)
+		return;
+	/* It sleeps, or leaves its queue for a change of affinity, priority or class: decisions under way are stale. */
+	t->held = 0;
+	t->seq++;
+	if (t->pending) {
 		t->pending = 0;
 		count(HEARTH_S_DROPPED);
 	}
@@ -657,14 +656,57 @@ int BPF_PROG(hearth_exec, struct task_struct *p)
 	return 0;
 }
 
+/*
+ * Wake the CPU, unless it is certain that it will look at its queue by itself. A kick costs an interrupt here, and most
+ * decisions under load are for CPUs that are busy. The barrier pairs with the one in dispatch(): either that CPU sees
+ * the task that was queued just now, or we see that it is looking.
+ */
+static __always_inline void kick_unless_busy(struct hearth_cpu *c, u32 cpu)
+{
+	if (!__sync_fetch_and_add(&c->looking, 0) && c->curr_idx != HEARTH_NO_TASK)
+		return;
+	scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+/*
+ * Move a task to a CPU's own queue, or straight to the CPU if it is idle: nothing can come in between then but a
+ * real-time task, and the timer sees to those.
+ */
+static __always_inline u32 move_to_cpu(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct hearth_task *t,
+				       struct hearth_txn *x, struct hearth_cpu *c)
+{
+	u32 cpu = x->cpu, i;
+	bool straight = x->flags & HEARTH_T_IDLE && c->curr_idx == HEARTH_NO_TASK && !c->held && !c->depth;
+	u64 target = straight ? SCX_DSQ_LOCAL_ON | cpu : HEARTH_DSQ_CPU + cpu;
+
+	bpf_for(i, 0, commit_delay_loops)
+		bpf_ktime_get_ns();
+	scx_bpf_dsq_move_set_slice(it, x->slice_ns);
+	if (!scx_bpf_dsq_move(it, p, target, 0))
+		/* Not in the queue: its insertion is still under way, or somebody took it. */
+		return t->held && t->seq == x->seq ? HEARTH_RETRY : HEARTH_STALE;
+	count(HEARTH_S_COMMITTED);
+	if (straight) {
+		count(HEARTH_S_STARTED);
+		return HEARTH_DONE;
+	}
+	t->dsq = target;
+	c->depth = scx_bpf_dsq_nr_queued(target);
+	if (x->flags & HEARTH_T_PREEMPT)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	else
+		kick_unless_busy(c, cpu);
+	return HEARTH_DONE;
+}
+
 /* Carry out one decision. The order is the safety: see the numbered steps. */
 static __always_inline u32 commit_one(struct hearth_txn *x)
 {
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
 	struct hearth_task *t;
-	u32 outcome = HEARTH_GONE, cpu = x->cpu, flags = x->flags, i;
-	u64 target = HEARTH_DSQ_CPU + cpu, from;
+	struct hearth_cpu *c;
+	u32 outcome = HEARTH_GONE;
 
 	p = bpf_task_from_pid(x->pid);
 	if (!p)
@@ -672,37 +714,20 @@ static __always_inline u32 commit_one(struct hearth_txn *x)
 	t = task_of(p);
 	if (!t || t->idx != x->idx || t->gen != x->gen)
 		goto out;
-	from = t->dsq;
 	/* 1. Open the iterator: from here on any re-queue of the task makes the move fail. */
-	if (!bpf_iter_scx_dsq_new(&it, from, 0)) {
-		/* 2. Then check that the decision still fits. */
-		if (t->seq != x->seq || !t->held) {
+	if (!bpf_iter_scx_dsq_new(&it, t->dsq, 0)) {
+		/* 2. Then check that the decision still fits. 3. Then move. */
+		c = cpu_of(x->cpu);
+		if (t->seq != x->seq || !t->held)
 			outcome = HEARTH_STALE;
-		} else if (cpu >= nr_cpu_ids || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr)) {
+		else if (!c || x->cpu >= nr_cpu_ids || !bpf_cpumask_test_cpu(x->cpu, p->cpus_ptr))
 			outcome = HEARTH_NOT_ALLOWED;
-		} else {
-			bpf_for(i, 0, commit_delay_loops)
-				bpf_ktime_get_ns();
-			/* 3. Then move. */
-			scx_bpf_dsq_move_set_slice(&it, x->slice_ns);
-			if (scx_bpf_dsq_move(&it, p, target, 0)) {
-				t->dsq = target;
-				outcome = HEARTH_DONE;
-			} else {
-				/* Not in the queue: its insertion is still under way, or somebody took it. */
-				outcome = t->held && t->seq == x->seq ? HEARTH_RETRY : HEARTH_STALE;
-			}
-		}
+		else
+			outcome = move_to_cpu(&it, p, t, x, c);
 	}
 	bpf_iter_scx_dsq_destroy(&it);
-	if (outcome == HEARTH_DONE) {
-		struct hearth_cpu *c = cpu_of(cpu);
-
-		if (c)
-			c->depth = scx_bpf_dsq_nr_queued(target);
-		count(flags & HEARTH_T_RECALL ? HEARTH_S_RECALLED : HEARTH_S_COMMITTED);
-		scx_bpf_kick_cpu(cpu, flags & HEARTH_T_PREEMPT ? SCX_KICK_PREEMPT : SCX_KICK_IDLE);
-	}
+	if (outcome == HEARTH_DONE && x->flags & HEARTH_T_RECALL)
+		count(HEARTH_S_RECALLED);
 out:
 	bpf_task_release(p);
 	return outcome;
@@ -942,7 +967,6 @@ void BPF_STRUCT_OPS(hearth_dump_task, struct scx_dump_ctx *dctx, struct task_str
 SCX_OPS_DEFINE(hearth_ops,
 	       .select_cpu = (void *)hearth_select_cpu,
 	       .enqueue = (void *)hearth_enqueue,
-	       .dequeue = (void *)hearth_dequeue,
 	       .dispatch = (void *)hearth_dispatch,
 	       .runnable = (void *)hearth_runnable,
 	       .running = (void *)hearth_running,

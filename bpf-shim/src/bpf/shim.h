@@ -94,7 +94,7 @@ struct hearth_cpu {
 	u64 extended; /* lone tasks whose slice was extended without a round trip */
 
 	u32 depth; /* tasks in the CPU's own queue */
-	u32 pad0;
+	u32 looking; /* 1: the CPU looks for work or idles: what is queued for it now needs a kick */
 	u64 pad1[7];
 };
 
@@ -114,6 +114,7 @@ struct hearth_txn {
 enum hearth_txn_flags {
 	HEARTH_T_PREEMPT = 1,
 	HEARTH_T_RECALL = 2, /* it is believed to wait in a CPU's own queue */
+	HEARTH_T_IDLE = 4, /* the CPU is believed to be idle */
 };
 
 enum hearth_outcome {
@@ -164,7 +165,8 @@ enum hearth_stat {
 	HEARTH_S_BYPASSED, /* the kernel placed it by itself (exiting, migration disabled) */
 	HEARTH_S_DROPPED, /* was runnable, went to sleep or away again before any enqueue or run */
 	HEARTH_S_COMMITTED,
-	HEARTH_S_RECALLED, /* committed from another CPU's own queue */
+	HEARTH_S_STARTED, /* of those: straight to an idle CPU */
+	HEARTH_S_RECALLED, /* of those: from another CPU's own queue */
 	HEARTH_S_STALE,
 	HEARTH_S_GONE,
 	HEARTH_S_NOT_ALLOWED,
