@@ -127,7 +127,7 @@ _attached_or_gone() { { state_is enabled && [ -n "$(scx_ops)" ]; } || is_gone "$
 
 # start_scheduler SECONDS PROGRAM [ARGS...]: starts it (a program that handles SIGINT itself: a shell's background jobs
 # ignore it otherwise) in the background and waits until the kernel runs it. Sets SCHED_PID.
-# Its output is in /tmp/sched.out and /tmp/sched.log. On failure a failed check `attach` is reported.
+# Its output is in /tmp/sched.out and /tmp/sched.log. On failure a failed check `attach` is reported and nothing is left running.
 start_scheduler() {
 	_limit=$1 _program=$2
 	shift
@@ -136,7 +136,15 @@ start_scheduler() {
 	if wait_for "$_limit" _attached_or_gone && ! is_gone "$SCHED_PID"; then
 		return 0
 	fi
-	check attach fail "$_program is not attached after $_limit s (state $(scx_state))"
+	if is_gone "$SCHED_PID"; then
+		SCHED_RC=0
+		wait "$SCHED_PID" 2>/dev/null || SCHED_RC=$?
+		check attach fail "$_program ended with status $SCHED_RC before it was attached (state $(scx_state))"
+	else
+		check attach fail "$_program is not attached after $_limit s (state $(scx_state))"
+		kill -KILL "$SCHED_PID"
+	fi
+	SCHED_PID=''
 	show_file /tmp/sched.log
 	show_file /tmp/sched.out
 	return 1
@@ -160,7 +168,7 @@ stop_scheduler() {
 
 # start_hearth [ARGS...]: attaches our daemon.
 start_hearth() {
-	start_scheduler 60 scx_hearth --json "$@" || return 1
+	start_scheduler 180 scx_hearth --json "$@" || return 1
 	case $(scx_ops) in
 	hearth*) return 0 ;;
 	esac
