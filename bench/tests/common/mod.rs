@@ -22,6 +22,7 @@ pub fn bench(args: &[&str]) -> Run {
 }
 
 /// Runs `hearth-bench schbench` to its end.
+#[allow(dead_code)] // every test program has its own copy of this module and uses a part of it
 pub fn schbench(args: &[&str]) -> Run {
     bench(&[&["schbench"], args].concat())
 }
