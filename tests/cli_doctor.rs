@@ -102,7 +102,7 @@ fn c34_the_first_names_of_6_12_are_enough() {
         ("scx_bpf_dsq_move_set_slice", "scx_bpf_dispatch_from_dsq_set_slice"),
         ("scx_bpf_dsq_move_to_local", "scx_bpf_consume"),
     ];
-    let later = ["scx_bpf_dsq_peek", "scx_bpf_task_set_slice", "scx_bpf_dsq_reenq"];
+    let later = ["scx_bpf_dsq_peek", "scx_bpf_task_set_slice"];
     for (name, args) in fixtures::machine::FUNCTIONS {
         if !name.ends_with("___v2") && !later.contains(&name) {
             let old = renamed.iter().find(|(new, _)| *new == name).map_or(name, |(_, old)| *old);
@@ -112,7 +112,7 @@ fn c34_the_first_names_of_6_12_are_enough() {
     tree.write(BTF, writer.finish()).write("proc/sys/kernel/osrelease", "6.12.3\n");
     let report = preflight(&tree);
     assert!(report.can_attach(), "{report}");
-    assert_eq!(notes(&report, "feature").len(), 6, "three functions and three changes came later: {report}");
+    assert_eq!(notes(&report, "feature").len(), 5, "two functions and three changes came later: {report}");
 }
 
 #[test]

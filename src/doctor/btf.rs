@@ -33,17 +33,15 @@ const REQUIRED: [&[Function]; 13] = [
 ];
 
 /// What the shim calls if it is there: function, first kernel, and what happens without.
-const OPTIONAL: [(Function, &str, &str); 3] = [
+const OPTIONAL: [(Function, &str, &str); 2] = [
     (("scx_bpf_dsq_peek", 1), "6.19", "the age of waiting tasks is found by iterating"),
     (("scx_bpf_task_set_slice", 2), "6.19", "slices are written into the task directly"),
-    (("scx_bpf_dsq_reenq", 2), "7.1", "after a takeover what is held is walked through"),
 ];
 
 /// Members of `struct sched_ext_ops` that the shim fills.
-const OPS_MEMBERS: [&str; 17] = [
+const OPS_MEMBERS: [&str; 16] = [
     "select_cpu",
     "enqueue",
-    "dequeue",
     "dispatch",
     "runnable",
     "running",

@@ -27,8 +27,8 @@ const FEATURES: [(KernelVersion, &str, &str); 3] = [
     ),
     (
         KernelVersion { major: 7, minor: 1 },
-        "ops.dequeue for every task that leaves, and a safe scx_bpf_dsq_peek",
-        "the age of waiting tasks is found by iterating, and more decisions are answered `retry`",
+        "a scx_bpf_dsq_peek that never misses a waiting task",
+        "the age of waiting tasks is found by iterating",
     ),
 ];
 

@@ -669,8 +669,9 @@ static __always_inline void kick_unless_busy(struct hearth_cpu *c, u32 cpu)
 }
 
 /*
- * Move a task to a CPU's own queue, or straight to the CPU if it is idle: nothing can come in between then but a
- * real-time task, and the timer sees to those.
+ * Move a task to a CPU's own queue, or straight to the CPU if it is idle: it starts at once then, without a kick and
+ * without a look at the queues. Should a real-time task take the CPU in that very moment, the task waits behind it and
+ * cannot be recalled, like any that real time preempts.
  */
 static __always_inline u32 move_to_cpu(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct hearth_task *t,
 				       struct hearth_txn *x, struct hearth_cpu *c)
