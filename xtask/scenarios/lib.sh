@@ -274,6 +274,9 @@ wakeup_wait() {
 # wakeup_us KEY: prints one figure of the wakeup latencies: p50, p99, p99_9, max (us), samples.
 wakeup_us() { sed -n "s/.*\"wakeup_us\":{[^}]*\"$1\":\([0-9]*\).*/\1/p" /tmp/wakeup.json; }
 
+# request_us KEY: the same of the request latencies: a sleep of 2 ms and a short work.
+request_us() { sed -n "s/.*\"request_us\":{[^}]*\"$1\":\([0-9]*\).*/\1/p" /tmp/wakeup.json; }
+
 # schbench_run SCHEDULER THREADS RUN [SECONDS]: one run of wakeup latencies as a RESULT of kind `schbench`. Run 0 is a
 # warm-up that tables leave out.
 schbench_run() {

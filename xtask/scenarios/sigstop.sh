@@ -55,7 +55,10 @@ sleep 1
 kill -CONT "$SCHED_PID"
 wakeup_wait 120
 check_at_most longest-wait-across "$(wakeup_us max)" "$(limit_us 0)" "us, the longest of $(wakeup_us samples) wakeups across a stop and the return"
-result phase=across p50_us="$(wakeup_us p50)" p99_us="$(wakeup_us p99)" max_us="$(wakeup_us max)"
+# Who is asleep when the stop comes meets the takeover at the end of that sleep, which is part of the request.
+check_at_most longest-request-across "$(request_us max)" $((2000 + $(limit_us 0) + 2000)) "us, the longest request (2 ms of sleep, less than 2 ms of work) across both"
+check_at_least takeover-seen "$(request_us max)" 6000 "us, the longest request: somebody did wait for the takeover"
+result phase=across request_max_us="$(request_us max)" p50_us="$(wakeup_us p50)" p99_us="$(wakeup_us p99)" max_us="$(wakeup_us max)"
 check_clean_end end
 check_at_least counted "$(($(hearth_stat taken_over) + $(hearth_stat shim.fallback_takeover)))" 100 "tasks served without the dispatcher"
 check_at_least leads-again "$(hearth_stat dispatcher.resumes)" 2 "takeovers that the dispatcher ended"
