@@ -14,7 +14,7 @@ use anyhow::Result;
 use hdrhistogram::Histogram;
 use hearth::cpuset::CpuSet;
 use hearth::dispatcher::Dispatcher;
-use hearth::event::{Command, Event};
+use hearth::event::{Command, Event, Outcome};
 use hearth::ids::{CpuId, Nanos};
 use hearth::limits::MAX_BATCH;
 use hearth::policy::Policy;
@@ -28,6 +28,10 @@ const NAP_NS: Nanos = 250_000_000;
 /// A real-time thread must block now and then: kernel threads of its CPU wait behind it.
 const BREATHE_AFTER_NS: Nanos = 100_000_000;
 const BREATH_NS: Nanos = 200_000;
+
+/// A CPU in the middle of an insertion is done in a microsecond, unless it is a virtual one that its host has put
+/// aside. After so many commits with no other answer than "retry", wait a breath instead of asking at full speed.
+const MAX_IDLE_RETRIES: u32 = 16;
 
 /// Why [`Driver::run`] came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +93,7 @@ pub struct Driver<'a, P: Policy> {
     late_us: u64,
     seed: u64,
     awake_since: Nanos,
+    idle_retries: u32,
     stop: &'a AtomicBool,
     detached: bool,
     counts: Counts,
@@ -112,6 +117,7 @@ impl<'a, P: Policy> Driver<'a, P> {
             affinity: Event::Affinity(nobody, CpuSet::with_limit(limit)),
             pending: Vec::with_capacity(MAX_BATCH),
             awake_since: sys::now_ns(),
+            idle_retries: 0,
             seed: 0x9e37_79b9_7f4a_7c15,
             detached: false,
             counts: Counts::new()?,
@@ -260,12 +266,19 @@ impl<'a, P: Policy> Driver<'a, P> {
         }
         let now = sys::now_ns();
         self.counts.commit_ns.saturating_record(now - began);
+        let mut only_retries = true;
         for (i, command) in self.pending.iter().enumerate() {
             if let Some(outcome) = wire::outcome(self.shared.batch.outcome(i)) {
+                only_retries &= outcome == Outcome::Retry;
                 self.core.committed(now, command, outcome);
             }
         }
         self.pending.clear();
+        self.idle_retries = if only_retries { self.idle_retries + 1 } else { 0 };
+        if self.idle_retries >= MAX_IDLE_RETRIES {
+            self.idle_retries = 0;
+            std::thread::sleep(std::time::Duration::from_nanos(BREATH_NS));
+        }
         Ok(())
     }
 

@@ -29,8 +29,8 @@ pub enum Class {
 /// Makes the calling thread SCHED_FIFO, with children that do not inherit it and a limit on CPU time without a
 /// blocking call, so that a runaway dispatcher gets a signal instead of the machine.
 pub fn become_real_time(priority: i32) -> Class {
-    // Attaching runs in this class as well and takes long on an emulated machine: seconds, not the 200 ms that the
-    // dispatcher allows itself at the most.
+    // Attaching runs in this class as well and takes long on an emulated machine: seconds, where the dispatcher
+    // blocks at least every 100 ms.
     let limit = libc::rlimit { rlim_cur: 4_000_000, rlim_max: 5_000_000 };
     let param = libc::sched_param { sched_priority: priority };
     // SAFETY: both structs are valid for the calls; pid 0 is the calling thread.
