@@ -27,6 +27,8 @@ const NAP_NS: Nanos = 250_000_000;
 
 /// A real-time thread must block now and then: kernel threads of its CPU wait behind it.
 const BREATHE_AFTER_NS: Nanos = 100_000_000;
+/// The same while a task is known to wait for its CPU.
+const GIVE_WAY_AFTER_NS: Nanos = 2_000_000;
 const BREATH_NS: Nanos = 200_000;
 
 /// A CPU in the middle of an insertion is done in a microsecond, unless it is a virtual one that its host has put
@@ -42,12 +44,15 @@ pub enum End {
     Detached,
 }
 
+/// One of so many commits and records is timed: enough for percentiles, and the clock costs more than a look-up.
+const SAMPLE: u64 = 8;
+
 /// What the driver counts about itself.
 #[derive(Clone, Debug)]
 pub struct Counts {
-    /// From a task's enqueue until the dispatcher read its record, in nanoseconds.
+    /// From a task's enqueue until the dispatcher began the turn that read its record, in nanoseconds; a sample.
     pub notice_ns: Histogram<u64>,
-    /// Length of a commit call, in nanoseconds.
+    /// Length of a commit call, in nanoseconds; a sample.
     pub commit_ns: Histogram<u64>,
     /// Times it blocked.
     pub sleeps: u64,
@@ -93,6 +98,8 @@ pub struct Driver<'a, P: Policy> {
     late_us: u64,
     seed: u64,
     awake_since: Nanos,
+    /// When the turn under way began.
+    now: Nanos,
     idle_retries: u32,
     stop: &'a AtomicBool,
     detached: bool,
@@ -117,6 +124,7 @@ impl<'a, P: Policy> Driver<'a, P> {
             affinity: Event::Affinity(nobody, CpuSet::with_limit(limit)),
             pending: Vec::with_capacity(MAX_BATCH),
             awake_since: sys::now_ns(),
+            now: 0,
             idle_retries: 0,
             seed: 0x9e37_79b9_7f4a_7c15,
             detached: false,
@@ -141,12 +149,12 @@ impl<'a, P: Policy> Driver<'a, P> {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(End::Asked);
             }
-            if worked {
-                self.counts.turns += 1;
+            self.counts.turns += u64::from(worked);
+            if worked || self.spin() {
                 if self.breathe() {
                     each_pause(&self.core, &self.counts);
                 }
-            } else if !self.spin() {
+            } else {
                 each_pause(&self.core, &self.counts);
                 // What was committed to an idle CPU has started by now: then nothing is left to look after.
                 self.read_status(sys::now_ns());
@@ -167,10 +175,11 @@ impl<'a, P: Policy> Driver<'a, P> {
 
     /// One turn; true if it found something to do.
     fn turn(&mut self) -> Result<bool> {
-        let now = sys::now_ns();
         if self.late_us > 0 {
             self.be_late();
         }
+        let now = sys::now_ns();
+        self.now = now;
         let epoch = self.shared.ctl.takeover().load(Ordering::Acquire);
         if epoch != 0 {
             self.resume(now, epoch)?;
@@ -216,9 +225,9 @@ impl<'a, P: Policy> Driver<'a, P> {
         while n < most {
             let Some(record) = self.shared.ring.next() else { break };
             n += 1;
+            self.counts.records += 1;
             self.take(now, &record);
         }
-        self.counts.records += n as u64;
         n
     }
 
@@ -226,7 +235,9 @@ impl<'a, P: Policy> Driver<'a, P> {
         match record.kind {
             kind::RUNNABLE => {
                 let runnable = wire::runnable(record);
-                self.counts.notice_ns.saturating_record(now.saturating_sub(record.ts_ns));
+                if self.counts.records % SAMPLE == 0 {
+                    self.counts.notice_ns.saturating_record(now.saturating_sub(record.ts_ns));
+                }
                 if record.flags & wire::R_MASK != 0 {
                     self.take_mask(now, &runnable);
                 }
@@ -254,7 +265,7 @@ impl<'a, P: Policy> Driver<'a, P> {
     fn commit(&mut self) -> Result<()> {
         self.shared.batch.set_len(self.pending.len());
         self.counts.commits += 1;
-        let began = sys::now_ns();
+        let began = (self.counts.commits % SAMPLE == 0).then(sys::now_ns);
         if let Err(error) = sys::run_program(self.shared.commit.as_fd()) {
             // Ended by the kernel between two turns: its record says so, or will. Not an error of ours.
             if self.shared.ctl.enabled() {
@@ -264,8 +275,10 @@ impl<'a, P: Policy> Driver<'a, P> {
             self.detached = true;
             return Ok(());
         }
-        let now = sys::now_ns();
-        self.counts.commit_ns.saturating_record(now - began);
+        if let Some(began) = began {
+            self.counts.commit_ns.saturating_record(sys::now_ns() - began);
+        }
+        let now = self.now;
         let mut only_retries = true;
         for (i, command) in self.pending.iter().enumerate() {
             if let Some(outcome) = wire::outcome(self.shared.batch.outcome(i)) {
@@ -311,12 +324,17 @@ impl<'a, P: Policy> Driver<'a, P> {
         }
     }
 
+    /// Does a task wait for the dispatcher's own CPU?
+    fn is_in_the_way(&self) -> bool {
+        self.core.config().dispatcher_cpu.is_some_and(|cpu| self.shared.cpus.is_wanted(cpu))
+    }
+
     /// Looks at the ring a little longer; true if something came.
     fn spin(&mut self) -> bool {
-        if self.spin_ns == 0 || self.core.deadline().is_some_and(|at| at <= sys::now_ns()) {
+        if self.spin_ns == 0 || self.core.deadline().is_some_and(|at| at <= self.now) {
             return self.spin_ns > 0 && self.shared.ring.has_data();
         }
-        let until = sys::now_ns() + self.spin_ns;
+        let until = self.now + self.spin_ns;
         loop {
             for _ in 0..16 {
                 if self.shared.ring.has_data() {
@@ -350,7 +368,8 @@ impl<'a, P: Policy> Driver<'a, P> {
 
     /// Under endless load there is no idle moment to block in: take one. True if it was time.
     fn breathe(&mut self) -> bool {
-        if self.counts.turns & 63 != 0 || sys::now_ns() - self.awake_since <= BREATHE_AFTER_NS {
+        let most_ns = if self.is_in_the_way() { GIVE_WAY_AFTER_NS } else { BREATHE_AFTER_NS };
+        if self.now.saturating_sub(self.awake_since) <= most_ns {
             return false;
         }
         std::thread::sleep(std::time::Duration::from_nanos(BREATH_NS));

@@ -4,6 +4,7 @@
 
 use anyhow::{Context, Result, bail};
 use hearth::ids::Nanos;
+use libbpf_rs::libbpf_sys;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -109,18 +110,22 @@ pub fn wait_readable(fd: BorrowedFd, timeout: Nanos) {
     unsafe { libc::ppoll(&mut poll, 1, &ts, std::ptr::null()) };
 }
 
-/// Runs a SEC("syscall") program once. One system call, no allocation.
+/// Runs a SEC("syscall") program once. One system call, no allocation; libbpf's wrapper would check its options anew
+/// each time, for five times the instructions.
 pub fn run_program(program: BorrowedFd) -> Result<()> {
-    let mut opts = libbpf_rs::libbpf_sys::bpf_test_run_opts {
-        sz: size_of::<libbpf_rs::libbpf_sys::bpf_test_run_opts>() as libbpf_rs::libbpf_sys::size_t,
-        ..Default::default()
+    let mut attr = libbpf_sys::bpf_attr::default();
+    attr.test = libbpf_sys::bpf_attr__bindgen_ty_7 { prog_fd: program.as_raw_fd().cast_unsigned(), ..Default::default() };
+    // SAFETY: `attr` is a zeroed bpf_attr with the fields of this command set, and lives through the call, which is told
+    // the size of those fields; the program takes no context.
+    let err = unsafe {
+        let bytes = size_of_val(&attr.test);
+        libc::syscall(libc::SYS_bpf, libbpf_sys::BPF_PROG_RUN, &raw mut attr, bytes)
     };
-    // SAFETY: `opts` is valid and says its own size; the program takes no context.
-    let err = unsafe { libbpf_rs::libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut opts) };
     if err != 0 {
-        return Err(io::Error::from_raw_os_error(-err)).context("running a shim program failed");
+        return Err(io::Error::last_os_error()).context("running a shim program failed");
     }
-    if opts.retval.cast_signed() < 0 {
+    // SAFETY: the command that was run is the one that fills this member.
+    if unsafe { attr.test.retval }.cast_signed() < 0 {
         bail!("the shim is no longer attached");
     }
     Ok(())

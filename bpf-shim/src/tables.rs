@@ -102,6 +102,14 @@ impl Cpus {
         Some(status)
     }
 
+    /// Does somebody wait for this CPU who would run if the dispatcher, which is on it, slept?
+    #[must_use]
+    pub fn is_wanted(&self, cpu: CpuId) -> bool {
+        let row = self.row(cpu);
+        Self::word32(row, offset_of!(hearth_cpu, parked)) != 0
+            || Self::word32(row, offset_of!(hearth_cpu, depth)) > 0
+    }
+
     fn read(cpu: CpuId, row: *const u8, depth: u32) -> CpuStatus {
         let idx = Self::word32(row, offset_of!(hearth_cpu, curr_idx));
         let generation = Self::word32(row, offset_of!(hearth_cpu, curr_gen));

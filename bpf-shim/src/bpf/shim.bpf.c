@@ -116,7 +116,6 @@ struct hearth_task {
 	u8 mask_dirty; /* its mask row changed since its last RUNNABLE record */
 	u8 yielded;
 	s32 last_cpu;
-	u64 dsq; /* the queue it waits in */
 	u64 queued_at;
 	u64 woken_at;
 	u64 slept_at;
@@ -269,34 +268,51 @@ static __always_inline void arm_timer(struct hearth_ctl *ctl)
 		bpf_timer_start(&t->timer, timer_period_ns, 0);
 }
 
-/* Onto FALLBACK with a short slice; wakes an idle CPU that may run it. */
-static __always_inline void to_fallback(struct task_struct *p, struct hearth_task *t, u64 enq_flags, u32 reason)
+/*
+ * Onto FALLBACK with a short slice; wakes an idle CPU that may run it. The insertion is finished only after enqueue
+ * returns: a CPU that looks at the queues in between and then idles is woken by the timer.
+ */
+static __always_inline void wait_in_fallback(struct task_struct *p, u64 enq_flags)
 {
+	struct hearth_ctl *ctl = ctl_of();
 	s32 cpu;
 
-	count(reason);
-	if (t)
-		t->dsq = HEARTH_DSQ_FALLBACK;
+	if (ctl)
+		ctl->fallback_used = 1;
 	scx_bpf_dsq_insert(p, HEARTH_DSQ_FALLBACK, takeover_slice_ns, enq_flags);
 	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	if (cpu < 0)
 		cpu = scx_bpf_task_cpu(p);
 	scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	if (ctl)
+		arm_timer(ctl);
 }
 
-/* The in-kernel path: an idle CPU's own queue if there is one, else the tail of its previous CPU's. */
-static __always_inline void in_kernel(struct task_struct *p, struct hearth_task *t, u64 enq_flags, u32 reason)
+static __always_inline void to_fallback(struct task_struct *p, u64 enq_flags, u32 reason)
 {
-	s32 cpu = scx_bpf_task_cpu(p), idle;
+	count(reason);
+	wait_in_fallback(p, enq_flags);
+}
+
+/*
+ * The in-kernel path: an idle CPU's own queue if there is one, else FALLBACK, which every CPU serves: in the queue of a
+ * busy CPU a worker would wait behind whatever holds it.
+ */
+static __always_inline void in_kernel(struct task_struct *p, u64 enq_flags, u32 reason)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
 
 	count(reason);
 	if (!scx_bpf_test_and_clear_cpu_idle(cpu)) {
-		idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-		if (idle >= 0)
-			cpu = idle;
+		s32 idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+
+		if (idle < 0) {
+			wait_in_fallback(p, enq_flags);
+			return;
+		}
+		cpu = idle;
 	}
-	t->dsq = HEARTH_DSQ_CPU + cpu;
-	scx_bpf_dsq_insert(p, t->dsq, takeover_slice_ns, enq_flags);
+	scx_bpf_dsq_insert(p, HEARTH_DSQ_CPU + cpu, takeover_slice_ns, enq_flags);
 	scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
 
@@ -315,7 +331,7 @@ void BPF_STRUCT_OPS(hearth_enqueue, struct task_struct *p, u64 enq_flags)
 
 	count(HEARTH_S_ENQUEUE);
 	if (!t || !ctl) {
-		to_fallback(p, NULL, enq_flags, HEARTH_S_FB_UNTRACKED);
+		to_fallback(p, enq_flags, HEARTH_S_FB_UNTRACKED);
 		return;
 	}
 	/* A wakeup was stamped a moment ago in runnable(). */
@@ -328,7 +344,7 @@ void BPF_STRUCT_OPS(hearth_enqueue, struct task_struct *p, u64 enq_flags)
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, takeover_slice_ns, enq_flags);
 			return;
 		}
-		in_kernel(p, t, enq_flags, HEARTH_S_IN_DAEMON);
+		in_kernel(p, enq_flags, HEARTH_S_IN_DAEMON);
 		return;
 	}
 	if ((p->flags & PF_KTHREAD) && !forward_kthreads) {
@@ -337,21 +353,21 @@ void BPF_STRUCT_OPS(hearth_enqueue, struct task_struct *p, u64 enq_flags)
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, takeover_slice_ns, enq_flags);
 			return;
 		}
-		in_kernel(p, t, enq_flags, HEARTH_S_IN_KTHREAD);
+		in_kernel(p, enq_flags, HEARTH_S_IN_KTHREAD);
 		return;
 	}
 	if (ctl->takeover) {
-		to_fallback(p, t, enq_flags, HEARTH_S_FB_TAKEOVER);
+		to_fallback(p, enq_flags, HEARTH_S_FB_TAKEOVER);
 		return;
 	}
 	if (t->idx == HEARTH_UNTRACKED) {
-		to_fallback(p, t, enq_flags, HEARTH_S_FB_UNTRACKED);
+		to_fallback(p, enq_flags, HEARTH_S_FB_UNTRACKED);
 		return;
 	}
 
 	r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
 	if (!r) {
-		to_fallback(p, t, enq_flags, HEARTH_S_FB_RING);
+		to_fallback(p, enq_flags, HEARTH_S_FB_RING);
 		return;
 	}
 	if (t->fresh)
@@ -366,10 +382,9 @@ void BPF_STRUCT_OPS(hearth_enqueue, struct task_struct *p, u64 enq_flags)
 		why = HEARTH_WHY_PREEMPTED;
 	count(HEARTH_S_FWD_NEW + why);
 	t->seq++;
-	t->dsq = HEARTH_DSQ_HOLD + llc_of(scx_bpf_task_cpu(p));
 	t->held = 1;
 	fill_runnable(r, p, t, why);
-	scx_bpf_dsq_insert(p, t->dsq, takeover_slice_ns, enq_flags);
+	scx_bpf_dsq_insert(p, HEARTH_DSQ_HOLD + llc_of(scx_bpf_task_cpu(p)), takeover_slice_ns, enq_flags);
 	arm_timer(ctl);
 	submit(r);
 }
@@ -453,16 +468,12 @@ void BPF_STRUCT_OPS(hearth_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	/* A full barrier before the queues are looked at; pairs with the one in kick_unless_busy(). */
 	__sync_lock_test_and_set(&c->looking, 1);
-	if (ctl->takeover) {
+	if (ctl->takeover)
 		found = serve_takeover(cpu);
-	} else if (scx_bpf_dsq_nr_queued(HEARTH_DSQ_FALLBACK) > 0) {
-		if (head_age_stamp(HEARTH_DSQ_FALLBACK) <= head_age_stamp(own))
-			found = scx_bpf_dsq_move_to_local(HEARTH_DSQ_FALLBACK, 0) || scx_bpf_dsq_move_to_local(own, 0);
-		else
-			found = scx_bpf_dsq_move_to_local(own, 0) || scx_bpf_dsq_move_to_local(HEARTH_DSQ_FALLBACK, 0);
-	} else {
-		found = scx_bpf_dsq_move_to_local(own, 0);
-	}
+	else if (ctl->fallback_used && head_age_stamp(HEARTH_DSQ_FALLBACK) <= head_age_stamp(own))
+		found = scx_bpf_dsq_move_to_local(HEARTH_DSQ_FALLBACK, 0) || scx_bpf_dsq_move_to_local(own, 0);
+	else
+		found = scx_bpf_dsq_move_to_local(own, 0) || scx_bpf_dsq_move_to_local(HEARTH_DSQ_FALLBACK, 0);
 	if (found) {
 		c->depth = scx_bpf_dsq_nr_queued(own);
 		return;
@@ -630,14 +641,22 @@ void BPF_STRUCT_OPS(hearth_exit_task, struct task_struct *p, struct scx_exit_tas
 	bpf_map_push_elem(&free_rows, &row, 0);
 }
 
-/* Does a real-time or deadline task hold the CPU? sched_ext alone does not tell. */
+/*
+ * Does a real-time or deadline task hold the CPU? sched_ext alone does not tell. The dispatcher is one too, but its own
+ * CPU counts as free: what matters there is whether it keeps somebody from running.
+ */
 SEC("tp_btf/sched_switch")
 int BPF_PROG(hearth_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	struct hearth_cpu *c = cpu_of(bpf_get_smp_processor_id());
-	u32 held = next->prio < MAX_RT_PRIO && next->pid != daemon_pid;
+	bool dispatcher = next->pid == daemon_pid;
+	u32 held = next->prio < MAX_RT_PRIO && !dispatcher;
 
-	if (!c || c->held == held)
+	if (!c)
+		return 0;
+	if (dispatcher || c->parked)
+		c->parked = dispatcher && prev->pid && prev->prio >= MAX_RT_PRIO && (preempt || !prev->__state);
+	if (c->held == held)
 		return 0;
 	status_begin(c);
 	c->held = held;
@@ -691,7 +710,6 @@ static __always_inline u32 move_to_cpu(struct bpf_iter_scx_dsq *it, struct task_
 		count(HEARTH_S_STARTED);
 		return HEARTH_DONE;
 	}
-	t->dsq = target;
 	c->depth = scx_bpf_dsq_nr_queued(target);
 	if (x->flags & HEARTH_T_PREEMPT)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
@@ -704,6 +722,7 @@ static __always_inline u32 move_to_cpu(struct bpf_iter_scx_dsq *it, struct task_
 static __always_inline u32 commit_one(struct hearth_txn *x)
 {
 	struct bpf_iter_scx_dsq it;
+	struct scx_dispatch_q *queue;
 	struct task_struct *p;
 	struct hearth_task *t;
 	struct hearth_cpu *c;
@@ -715,8 +734,18 @@ static __always_inline u32 commit_one(struct hearth_txn *x)
 	t = task_of(p);
 	if (!t || t->idx != x->idx || t->gen != x->gen)
 		goto out;
-	/* 1. Open the iterator: from here on any re-queue of the task makes the move fail. */
-	if (!bpf_iter_scx_dsq_new(&it, t->dsq, 0)) {
+	/*
+	 * 1. Open an iterator on the queue that it waits in: from here on any re-queue of the task makes the move fail.
+	 * The kernel knows the queue; a note of our own could be written after the task has gone on to another.
+	 */
+	queue = p->scx.dsq;
+	if (!queue) {
+		/* Its insertion is still under way, or it runs. */
+		outcome = t->held && t->seq == x->seq ? HEARTH_RETRY : HEARTH_STALE;
+		goto out;
+	}
+	outcome = HEARTH_STALE; /* also if it is on a CPU's local queue, which cannot be iterated: it has as good as started */
+	if (!bpf_iter_scx_dsq_new(&it, BPF_CORE_READ(queue, id), 0)) {
 		/* 2. Then check that the decision still fits. 3. Then move. */
 		c = cpu_of(x->cpu);
 		if (t->seq != x->seq || !t->held)
@@ -811,7 +840,7 @@ static __always_inline void take_over(struct hearth_ctl *ctl, u64 now)
 }
 
 /* Move what waits too long in a CPU's own queue (a real-time task may hold that CPU) to FALLBACK. */
-static __always_inline bool rescue_cpu(u32 cpu, u64 now)
+static __always_inline bool rescue_cpu(struct hearth_ctl *ctl, u32 cpu, u64 now)
 {
 	u64 own = HEARTH_DSQ_CPU + cpu;
 	struct task_struct *p;
@@ -826,7 +855,7 @@ static __always_inline bool rescue_cpu(u32 cpu, u64 now)
 			break;
 		if (!scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, HEARTH_DSQ_FALLBACK, 0))
 			continue;
-		t->dsq = HEARTH_DSQ_FALLBACK;
+		ctl->fallback_used = 1;
 		count(HEARTH_S_RESCUED);
 		idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 		if (idle >= 0)
@@ -839,12 +868,14 @@ static int hearth_tick(void *map, int *key, struct hearth_timer *timer)
 {
 	struct hearth_ctl *ctl = ctl_of();
 	u64 now = bpf_ktime_get_ns(), oldest = ~0ULL, avail, cons;
-	bool waiting = false;
+	bool waiting = scx_bpf_dsq_nr_queued(HEARTH_DSQ_FALLBACK) > 0;
 	u32 i;
 
 	if (!ctl)
 		return 0;
 	count(HEARTH_S_TIMER);
+	/* Whoever comes in meanwhile finds it set again by the next tick, or is found by a CPU with nothing else to do. */
+	ctl->fallback_used = waiting;
 	avail = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
 	cons = bpf_ringbuf_query(&ring, BPF_RB_CONS_POS);
 	if (!avail || cons != timer_last_cons)
@@ -870,13 +901,13 @@ static int hearth_tick(void *map, int *key, struct hearth_timer *timer)
 	if (oldest != ~0ULL && !ctl->takeover && avail && oldest + takeover_limit_ns <= now &&
 	    timer_progress_at + takeover_limit_ns / 2 <= now)
 		take_over(ctl, now);
-	if (ctl->takeover && oldest != ~0ULL) {
+	if (waiting || (ctl->takeover && oldest != ~0ULL)) {
 		bpf_for(i, 0, nr_cpu_ids)
 			scx_bpf_kick_cpu(i, SCX_KICK_IDLE);
 	}
 	if (!(timer_ticks++ & 63) || timer_quiet) {
 		bpf_for(i, 0, nr_cpu_ids)
-			waiting |= rescue_cpu(i, now);
+			waiting |= rescue_cpu(ctl, i, now);
 	} else {
 		waiting = true; /* not looked: stay */
 	}
@@ -961,8 +992,8 @@ void BPF_STRUCT_OPS(hearth_dump_task, struct scx_dump_ctx *dctx, struct task_str
 	struct hearth_task *t = task_of(p);
 
 	if (t)
-		scx_bpf_dump("hearth: row=%d/%u seq=%u held=%u queue=%llx waits %llu us\n", (s32)t->idx, t->gen, t->seq,
-			     t->held, t->dsq, (bpf_ktime_get_ns() - t->queued_at) / 1000);
+		scx_bpf_dump("hearth: row=%d/%u seq=%u held=%u waits %llu us\n", (s32)t->idx, t->gen, t->seq, t->held,
+			     (bpf_ktime_get_ns() - t->queued_at) / 1000);
 }
 
 SCX_OPS_DEFINE(hearth_ops,

@@ -95,7 +95,9 @@ struct hearth_cpu {
 
 	u32 depth; /* tasks in the CPU's own queue */
 	u32 looking; /* 1: the CPU looks for work or idles: what is queued for it now needs a kick */
-	u64 pad1[7];
+	u32 parked; /* 1: the dispatcher took the CPU from a task that would have gone on */
+	u32 pad0;
+	u64 pad1[6];
 };
 
 /* One decision of a batch. */
@@ -143,8 +145,10 @@ struct hearth_ctl {
 	u32 enabled; /* 0: commits do nothing */
 	u32 lost; /* EXIT and EXEC records that found the ring full */
 	u32 timer_armed;
+	u32 fallback_used; /* 1: something may wait in FALLBACK */
+	u32 pad2;
 	u64 takeover_since_ns;
-	u32 pad1[10];
+	u32 pad1[8];
 };
 
 /* Counters, one array per CPU. Names for people: bpf-shim/src/stats.rs. */
