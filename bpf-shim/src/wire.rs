@@ -68,6 +68,7 @@ pub const STAT_NAMES: [&str; NR_STATS] = [
     "taken_over",
     "takeovers",
     "rescued",
+    "requeued",
     "extended",
     "asks",
     "pings",

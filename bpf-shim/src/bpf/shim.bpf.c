@@ -649,15 +649,19 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(hearth_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	struct hearth_cpu *c = cpu_of(bpf_get_smp_processor_id());
+	struct hearth_ctl *ctl = ctl_of();
 	bool dispatcher = next->pid == daemon_pid;
 	u32 held = next->prio < MAX_RT_PRIO && !dispatcher;
 
-	if (!c)
+	if (!c || !ctl)
 		return 0;
 	if (dispatcher || c->parked)
 		c->parked = dispatcher && prev->pid && prev->prio >= MAX_RT_PRIO && (preempt || !prev->__state);
 	if (c->held == held)
 		return 0;
+	__sync_fetch_and_add(&ctl->held_cpus, held ? 1 : -1);
+	if (held)
+		arm_timer(ctl);
 	status_begin(c);
 	c->held = held;
 	c->held_since_ns = held ? bpf_ktime_get_ns() : 0;
@@ -864,6 +868,29 @@ static __always_inline bool rescue_cpu(struct hearth_ctl *ctl, u32 cpu, u64 now)
 	return true;
 }
 
+/*
+ * What a real-time task took the CPU from, and what was started there in that very moment, sits in the kernel's local
+ * queue of that CPU: hand it back to enqueue, so that it is decided anew. Nothing to call before Linux 7.1.
+ */
+static __always_inline bool leave_held_cpus(u64 now)
+{
+	bool waiting = false;
+	u32 cpu;
+
+	bpf_for(cpu, 0, nr_cpu_ids) {
+		struct hearth_cpu *c = cpu_of(cpu);
+
+		if (!c || !c->held || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) <= 0)
+			continue;
+		waiting = true;
+		if (now - c->held_since_ns >= timer_period_ns) {
+			scx_bpf_dsq_reenq(SCX_DSQ_LOCAL_ON | cpu, 0);
+			count(HEARTH_S_REQUEUED);
+		}
+	}
+	return waiting;
+}
+
 static int hearth_tick(void *map, int *key, struct hearth_timer *timer)
 {
 	struct hearth_ctl *ctl = ctl_of();
@@ -912,6 +939,8 @@ static int hearth_tick(void *map, int *key, struct hearth_timer *timer)
 		waiting = true; /* not looked: stay */
 	}
 	waiting |= oldest != ~0ULL || ctl->takeover || avail;
+	if (ctl->held_cpus && bpf_ksym_exists(scx_bpf_dsq_reenq___compat))
+		waiting |= leave_held_cpus(now);
 	timer_quiet = waiting ? 0 : timer_quiet + 1;
 	if (timer_quiet > 4) {
 		timer_quiet = 0;

@@ -146,7 +146,7 @@ struct hearth_ctl {
 	u32 lost; /* EXIT and EXEC records that found the ring full */
 	u32 timer_armed;
 	u32 fallback_used; /* 1: something may wait in FALLBACK */
-	u32 pad2;
+	u32 held_cpus; /* CPUs that a real-time or deadline task holds */
 	u64 takeover_since_ns;
 	u32 pad1[8];
 };
@@ -178,6 +178,7 @@ enum hearth_stat {
 	HEARTH_S_TAKEN_OVER, /* tasks served from HOLD without the dispatcher */
 	HEARTH_S_TAKEOVERS, /* how often the mode was entered */
 	HEARTH_S_RESCUED, /* moved out of a CPU's own queue by the timer */
+	HEARTH_S_REQUEUED, /* times that the local queue of a CPU held by real time was handed back */
 	HEARTH_S_EXTENDED, /* slices of lone tasks extended in the kernel */
 	HEARTH_S_ASKS,
 	HEARTH_S_PINGS, /* the timer told again of a task that had waited in HOLD for long */
