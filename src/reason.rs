@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Why a decision was taken, as data: what `explain`, the monitor and the trace print.
+//! Why a decision was taken, as data.
 
 use crate::ids::CpuId;
 use serde::{Deserialize, Serialize};

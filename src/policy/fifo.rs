@@ -34,8 +34,8 @@
 //! # A policy of your own
 //!
 //! 1. Copy this file to `src/policy/NAME.rs`, rename the struct, and add `pub mod NAME;` to `src/policy/mod.rs`.
-//! 2. Add a line to the table in `src/policy/registry.rs`: now `--policy NAME` works, in the simulator and under a kernel.
-//! 3. Change `place`. Give every answer an honest [`Reason`](crate::reason::Reason): `explain` and the monitor show it.
+//! 2. Add a line to the table in `src/policy/registry.rs`: now `--policy NAME` works.
+//! 3. Change `place`. Give every answer an honest [`Reason`](crate::reason::Reason): it is counted in the statistics.
 //! 4. Test it as below: wake tasks, look at the commands. Then let the model kernel loose on it: add the name to
 //!    `plans()` in `tests/oracle.rs` (random loads and faults: does every task run?), and measure in `benches/dispatch.rs`.
 //!    [`Checked`](crate::checked::Checked) around it says which promise is broken, and by which answer.

@@ -71,9 +71,11 @@ fn run_cargo(total: &mut Counts) -> Result<()> {
     let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
     let mut doc = build::cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
     doc.env("RUSTDOCFLAGS", "-D warnings");
-    let steps: [(&str, Command); 4] = [
+    let steps: [(&str, Command); 5] = [
         ("format", build::cargo(&["fmt", "--all", "--check"])),
         ("lints", build::cargo(&clippy)),
+        // The test that counts instructions wants an optimised program.
+        ("counted program", build::cargo(&["build", "--release", "--package", "hearth", "--example", "count"])),
         ("tests", build::cargo(&["test", "--workspace", "--no-fail-fast"])),
         ("documents", doc),
     ];

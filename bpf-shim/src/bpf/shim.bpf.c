@@ -264,8 +264,9 @@ static __always_inline void arm_timer(struct hearth_ctl *ctl)
 	if (ctl->timer_armed || __sync_val_compare_and_swap(&ctl->timer_armed, 0, 1))
 		return;
 	t = bpf_map_lookup_elem(&timer_map, &zero);
-	if (t)
-		bpf_timer_start(&t->timer, timer_period_ns, 0);
+	/* Refused (for one, before hearth_init): the next who needs it tries again. */
+	if (!t || bpf_timer_start(&t->timer, timer_period_ns, 0))
+		__sync_lock_test_and_set(&ctl->timer_armed, 0);
 }
 
 /*
@@ -660,7 +661,7 @@ int BPF_PROG(hearth_switch, bool preempt, struct task_struct *prev, struct task_
 	if (c->held == held)
 		return 0;
 	__sync_fetch_and_add(&ctl->held_cpus, held ? 1 : -1);
-	if (held)
+	if (held && ctl->enabled)
 		arm_timer(ctl);
 	status_begin(c);
 	c->held = held;
@@ -947,7 +948,8 @@ static int hearth_tick(void *map, int *key, struct hearth_timer *timer)
 		__sync_lock_test_and_set(&ctl->timer_armed, 0);
 		return 0;
 	}
-	bpf_timer_start(&timer->timer, timer_period_ns, 0);
+	if (bpf_timer_start(&timer->timer, timer_period_ns, 0))
+		__sync_lock_test_and_set(&ctl->timer_armed, 0);
 	return 0;
 }
 
