@@ -50,16 +50,17 @@ fn hotplug_seq() -> Option<String> {
     std::fs::read_to_string("/sys/kernel/sched_ext/hotplug_seq").ok()
 }
 
-fn read_machine(opts: &Opts) -> Result<(Topology, CpuId), Failure> {
+fn read_machine(opts: &Opts, again: bool) -> Result<(Topology, CpuId), Failure> {
     let topology =
         Topology::from_sysfs(Path::new("/sys/devices/system")).map_err(|e| Failure::unsupported(e.into()))?;
-    let home = dispatcher_cpu(opts, &topology).map_err(|e| Failure::new(Exit::Usage, e))?;
+    let home =
+        dispatcher_cpu(opts.dispatcher_cpu, &topology, again).map_err(|e| Failure::new(Exit::Usage, e))?;
     Ok((topology, home))
 }
 
 /// `--check`: loads the shim, which the kernel then verifies, and lets go of it.
 pub fn check(opts: &Opts) -> Result<Exit, Failure> {
-    let (topology, _) = read_machine(opts)?;
+    let (topology, _) = read_machine(opts, false)?;
     let mut object = MaybeUninit::uninit();
     Shim::load(&mut object, opts, &topology).map_err(Failure::load)?;
     let line = format!("ok: this kernel takes the shim; machine: {topology}");
@@ -67,10 +68,10 @@ pub fn check(opts: &Opts) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// One attachment, from reading the machine to the final numbers.
-pub fn once(opts: &Opts, stop: &AtomicBool) -> Result<Ended, Failure> {
+/// One attachment, from reading the machine to the final numbers. `again`: it is not the first.
+pub fn once(opts: &Opts, stop: &AtomicBool, again: bool) -> Result<Ended, Failure> {
     let seq = hotplug_seq();
-    let (topology, home) = read_machine(opts)?;
+    let (topology, home) = read_machine(opts, again)?;
     let mut object = MaybeUninit::uninit();
     let mut shim = Shim::load(&mut object, opts, &topology).map_err(Failure::load)?;
     // Loading takes the count that the kernel compares at the end; what happened before that only we can notice.

@@ -6,7 +6,7 @@ use crate::exit::ExitInfo;
 use crate::opts::Opts;
 use crate::ring::Ring;
 use crate::tables::{Batch, Cpus, Ctl, Masks};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use hearth::ids::CpuId;
 use hearth::limits::MAX_TASKS;
 use hearth::topology::Topology;
@@ -14,6 +14,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject};
 use scx_utils::{compat, scx_ops_attach, scx_ops_load, scx_ops_open};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use tracing::warn;
 
 /// The loaded shim. Dropping it detaches: the kernel is back on its own scheduler.
 pub struct Shim<'obj> {
@@ -132,13 +133,30 @@ fn mask_words(topology: &Topology) -> usize {
     (topology.id_limit as usize).div_ceil(64)
 }
 
-/// The CPU the dispatcher runs on: the one asked for, else the lowest that is online.
-pub fn dispatcher_cpu(opts: &Opts, topology: &Topology) -> Result<CpuId> {
-    match opts.dispatcher_cpu {
-        None => topology.cpus.first().map(|c| c.id).context("this machine has no online CPU"),
-        Some(id) => topology
-            .cpu(CpuId(id))
-            .map(|c| c.id)
-            .with_context(|| format!("--dispatcher-cpu {id}: no such online CPU; see `hearth topology`")),
+/// The CPU the dispatcher runs on: the one asked for, else the lowest that is online. `again`: we were attached before,
+/// and the one asked for may have gone offline since; then the lowest has to do until it is back.
+pub fn dispatcher_cpu(asked: Option<u32>, topology: &Topology, again: bool) -> Result<CpuId> {
+    let lowest = || topology.cpus.first().map(|c| c.id).context("this machine has no online CPU");
+    let Some(id) = asked else { return lowest() };
+    match topology.cpu(CpuId(id)) {
+        Some(cpu) => Ok(cpu.id),
+        None if again => lowest()
+            .inspect(|home| warn!("CPU {id} is offline: the dispatcher runs on CPU {} meanwhile", home.0)),
+        None => bail!("--dispatcher-cpu {id}: no such online CPU; see `hearth topology`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dispatcher_moves_if_its_cpu_has_gone_but_not_at_the_start() {
+        let machine = Topology::grid(1, 2, 1);
+        let home = |asked, again| dispatcher_cpu(asked, &machine, again).map(|cpu| cpu.0).ok();
+        assert_eq!(home(None, false), Some(0));
+        assert_eq!(home(Some(1), false), Some(1));
+        assert_eq!(home(Some(7), false), None);
+        assert_eq!(home(Some(7), true), Some(0));
     }
 }

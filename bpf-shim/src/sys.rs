@@ -114,7 +114,10 @@ pub fn wait_readable(fd: BorrowedFd, timeout: Nanos) {
 /// each time, for five times the instructions.
 pub fn run_program(program: BorrowedFd) -> Result<()> {
     let mut attr = libbpf_sys::bpf_attr::default();
-    attr.test = libbpf_sys::bpf_attr__bindgen_ty_7 { prog_fd: program.as_raw_fd().cast_unsigned(), ..Default::default() };
+    attr.test = libbpf_sys::bpf_attr__bindgen_ty_7 {
+        prog_fd: program.as_raw_fd().cast_unsigned(),
+        ..Default::default()
+    };
     // SAFETY: `attr` is a zeroed bpf_attr with the fields of this command set, and lives through the call, which is told
     // the size of those fields; the program takes no context.
     let err = unsafe {

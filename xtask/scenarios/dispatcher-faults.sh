@@ -48,7 +48,7 @@ if start_hearth --policy panic-after; then
 	wait "$SCHED_PID" || SCHED_RC=$?
 	SCHED_PID=''
 	check_that panic-code "the exit code is 6 ($SCHED_RC)" [ "$SCHED_RC" = 6 ]
-	check_that panic-reason "the reason is on standard error" grep -q 'policy failed: .*this is the panic that was asked for' /tmp/sched.log
+	check_that panic-reason "the reason is on standard error" grep -q 'policy panic-after failed: .*this is the panic that was asked for' /tmp/sched.log
 	check_that panic-detached "sched_ext is disabled" wait_state disabled 2
 	kill -KILL "$load"
 fi

@@ -4,7 +4,7 @@
 # clock: virtual
 # timeout: 600
 # needs: scx_hearth hearth-bench
-# suite: full
+# suite: test
 #
 # The bound on any wait: the takeover limit (5 ms), two periods of the timer (1 ms each), and one takeover slice (2 ms) for
 # each of the tasks that share a CPU. STOPPED: seconds (10).

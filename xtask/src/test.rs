@@ -75,7 +75,10 @@ fn run_cargo(total: &mut Counts) -> Result<()> {
         ("format", build::cargo(&["fmt", "--all", "--check"])),
         ("lints", build::cargo(&clippy)),
         // The test that counts instructions wants an optimised program.
-        ("counted program", build::cargo(&["build", "--release", "--package", "hearth", "--example", "count"])),
+        (
+            "counted program",
+            build::cargo(&["build", "--release", "--package", "hearth", "--example", "count"]),
+        ),
         ("tests", build::cargo(&["test", "--workspace", "--no-fail-fast"])),
         ("documents", doc),
     ];
