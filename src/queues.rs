@@ -80,6 +80,12 @@ impl Queues {
         self.llcs + cpu.idx()
     }
 
+    /// The CPU whose queue it is; none: a domain's.
+    #[inline]
+    pub fn cpu_of(&self, queue: usize) -> Option<CpuId> {
+        queue.checked_sub(self.llcs).map(|cpu| CpuId(cpu as u32))
+    }
+
     /// The queue that a task would wait in now.
     #[inline]
     pub fn home(&self, row: u32, tasks: &Tasks, machine: &Machine) -> usize {

@@ -193,6 +193,28 @@ fn a_higher_class_takes_a_cpu_and_its_waiters_leave() {
 }
 
 #[test]
+fn nobody_is_left_in_the_ordered_queue_of_a_held_cpu() {
+    // Bound to CPU 0, or to CPUs 0 and 2, which are no whole domain; everything is busy, so both wait in order.
+    for allowed in [vec![0], vec![0, 2]] {
+        let mut d = dispatcher(Topology::grid(2, 2, 1), "vtime", config(8));
+        (0..4).for_each(|cpu| d.handle(1, &busy(cpu)));
+        let set = CpuSet::of(4, allowed.iter().map(|&cpu| CpuId(cpu)));
+        d.handle(1, &Event::Affinity(task(1, 1), set));
+        d.handle(1, &Event::Runnable(wakeup(task(1, 1), 1, 0)));
+        assert_eq!(poll_all(&mut d, 1), [], "{allowed:?}: it waits in order");
+        d.handle(2, &Event::Cpu(CpuStatus { held: true, ..status(0, None, 0) }));
+        let moved = poll_all(&mut d, 2);
+        if allowed.len() == 1 {
+            // No other choice: into the CPU's own queue, where the kernel's deadline server finds it.
+            assert_eq!(moved.iter().map(|c| c.cpu).collect::<Vec<_>>(), [CpuId(0)]);
+        } else {
+            d.handle(3, &Event::Cpu(status(2, None, 0)));
+            assert_eq!(poll_all(&mut d, 3).iter().map(|c| c.cpu).collect::<Vec<_>>(), [CpuId(2)]);
+        }
+    }
+}
+
+#[test]
 fn deadlines_are_there_while_someone_waits() {
     let mut d = dispatcher(Topology::grid(1, 1, 1), "fifo", config(8));
     assert_eq!((d.deadline(), d.wants_asks()), (None, false));

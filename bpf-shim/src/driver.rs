@@ -155,10 +155,16 @@ impl<'a, P: Policy> Driver<'a, P> {
                     each_pause(&self.core, &self.counts);
                 }
             } else {
+                // The notice of the end may have found the ring full.
+                if !self.shared.ctl.enabled() {
+                    return Ok(End::Detached);
+                }
                 each_pause(&self.core, &self.counts);
                 // What was committed to an idle CPU has started by now: then nothing is left to look after.
                 self.read_status(sys::now_ns());
-                self.sleep();
+                if !self.sleep() {
+                    self.breathe();
+                }
             }
         }
     }
@@ -348,22 +354,25 @@ impl<'a, P: Policy> Driver<'a, P> {
         }
     }
 
-    /// Blocks until a record comes or the core wants to be asked again.
-    fn sleep(&mut self) {
+    /// Blocks until a record comes or the core wants to be asked again; false if that is already so.
+    fn sleep(&mut self) -> bool {
         let asleep = self.shared.ctl.asleep();
         asleep.store(1, Ordering::Relaxed);
         // The shim reserves a record and then looks at `asleep`; we set it and then look at the ring.
         fence(Ordering::SeqCst);
+        let mut slept = false;
         if !self.shared.ring.has_data() && self.shared.ctl.takeover().load(Ordering::Relaxed) == 0 {
             let now = sys::now_ns();
             let nap = self.core.deadline().map_or(NAP_NS, |at| at.saturating_sub(now).min(NAP_NS));
             if nap > 0 {
                 self.counts.sleeps += 1;
                 sys::wait_readable(self.shared.ring_fd.as_fd(), nap);
+                self.awake_since = sys::now_ns();
+                slept = true;
             }
         }
         self.shared.ctl.asleep().store(0, Ordering::Relaxed);
-        self.awake_since = sys::now_ns();
+        slept
     }
 
     /// Under endless load there is no idle moment to block in: take one. True if it was time.

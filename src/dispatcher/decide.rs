@@ -72,6 +72,12 @@ impl<P: Policy> Dispatcher<P> {
         let fact = &self.tasks.rows[row as usize].fact;
         let placement = self.policy.place(self.now, fact, &view!(self));
         let choice = match placement {
+            // All CPUs that it may use are held. In the queue of one it gets what the kernel grants there.
+            Placement::Queue { .. } if self.only_held(row) => {
+                let (cpu, reason) = self.nearest(row);
+                let (slice_ns, at_most_ns) = (self.config.slice_ns, self.config.line_wait_ns);
+                Choice { cpu, slice_ns, at_most_ns, preempt: false, reason }
+            }
             Placement::Queue { order } => {
                 self.queues.insert(row, order, &mut self.tasks, &mut self.machine);
                 self.offer = true;
@@ -81,6 +87,15 @@ impl<P: Policy> Dispatcher<P> {
         };
         let choice = self.legal(row, choice);
         Some(self.emit(row, choice, None))
+    }
+
+    /// Is the ordered queue that the task would join that of one CPU, and that CPU held?
+    fn only_held(&self, row: u32) -> bool {
+        if !self.tasks.rows[row as usize].restricted {
+            return false;
+        }
+        let queue = self.queues.home(row, &self.tasks, &self.machine);
+        self.queues.cpu_of(queue).is_some_and(|cpu| self.machine.is_held(cpu))
     }
 
     fn choice(&self, placement: Placement) -> Option<Choice> {

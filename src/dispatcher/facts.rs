@@ -226,6 +226,12 @@ impl<P: Policy> Dispatcher<P> {
                 self.tasks.push_pending(row, Pending::Evict);
             }
         }
+        // Nobody serves the ordered queue of a held CPU: who waits there is placed anew.
+        let queue = self.queues.of_cpu(cpu);
+        while let Some(row) = self.queues.ordered.first(queue) {
+            self.queues.remove(row, &mut self.tasks, &mut self.machine);
+            self.tasks.push_pending(row, Pending::Place);
+        }
     }
 
     /// Nothing that is believed to wait in HOLD queues is certain any more; what waits in lines is doubtful.

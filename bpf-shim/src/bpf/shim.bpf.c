@@ -231,11 +231,6 @@ static __always_inline void fill_runnable(struct hearth_record *r, struct task_s
 	r->waker = t->waker;
 	r->weight = p->scx.weight;
 	r->cgroup = p->cgroups->dfl_cgrp->kn->id;
-	t->mask_dirty = 0;
-	t->ran_ns = 0;
-	t->slept_ns = 0;
-	t->fresh = 0;
-	t->yielded = 0;
 }
 
 /* Tell (again) of a task that is held. */
@@ -256,17 +251,20 @@ static __always_inline bool tell_held(struct task_struct *p, struct hearth_task 
 	return true;
 }
 
+/* States of the timer: off; running; running, and somebody wanted it since the last tick, so that it must not stop yet. */
+enum { TIMER_OFF, TIMER_ON, TIMER_WANTED };
+
 static __always_inline void arm_timer(struct hearth_ctl *ctl)
 {
 	u32 zero = 0;
 	struct hearth_timer *t;
 
-	if (ctl->timer_armed || __sync_val_compare_and_swap(&ctl->timer_armed, 0, 1))
+	if (ctl->timer_armed == TIMER_WANTED || __sync_lock_test_and_set(&ctl->timer_armed, TIMER_WANTED) != TIMER_OFF)
 		return;
 	t = bpf_map_lookup_elem(&timer_map, &zero);
 	/* Refused (for one, before hearth_init): the next who needs it tries again. */
 	if (!t || bpf_timer_start(&t->timer, timer_period_ns, 0))
-		__sync_lock_test_and_set(&ctl->timer_armed, 0);
+		__sync_lock_test_and_set(&ctl->timer_armed, TIMER_OFF);
 }
 
 /*
@@ -385,6 +383,12 @@ void BPF_STRUCT_OPS(hearth_enqueue, struct task_struct *p, u64 enq_flags)
 	t->seq++;
 	t->held = 1;
 	fill_runnable(r, p, t, why);
+	/* Only here, under the task's lock: a record from elsewhere must not swallow a change that comes in meanwhile. */
+	t->mask_dirty = 0;
+	t->ran_ns = 0;
+	t->slept_ns = 0;
+	t->fresh = 0;
+	t->yielded = 0;
 	scx_bpf_dsq_insert(p, HEARTH_DSQ_HOLD + llc_of(scx_bpf_task_cpu(p)), takeover_slice_ns, enq_flags);
 	arm_timer(ctl);
 	submit(r);
@@ -399,6 +403,28 @@ static __always_inline u64 head_age_stamp(u64 dsq)
 		return ~0ULL;
 	t = task_of(p);
 	return t ? t->queued_at : 0;
+}
+
+/* The same for FALLBACK, if its head may run here. */
+static __always_inline u64 fallback_stamp(s32 cpu)
+{
+	struct task_struct *p = __COMPAT_scx_bpf_dsq_peek(HEARTH_DSQ_FALLBACK);
+	struct hearth_task *t;
+
+	if (!p || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+		return ~0ULL;
+	t = task_of(p);
+	return t ? t->queued_at : 0;
+}
+
+/* Dispatch and commit both write the depth: whoever finds that it has changed meanwhile writes it again. */
+static __always_inline void refresh_depth(struct hearth_cpu *c, u64 own)
+{
+	s32 n = scx_bpf_dsq_nr_queued(own);
+
+	__sync_lock_test_and_set(&c->depth, n);
+	if (scx_bpf_dsq_nr_queued(own) != n)
+		c->depth = scx_bpf_dsq_nr_queued(own);
 }
 
 /* Serve one HOLD queue without the dispatcher. */
@@ -471,15 +497,15 @@ void BPF_STRUCT_OPS(hearth_dispatch, s32 cpu, struct task_struct *prev)
 	__sync_lock_test_and_set(&c->looking, 1);
 	if (ctl->takeover)
 		found = serve_takeover(cpu);
-	else if (ctl->fallback_used && head_age_stamp(HEARTH_DSQ_FALLBACK) <= head_age_stamp(own))
+	else if (ctl->fallback_used && fallback_stamp(cpu) < head_age_stamp(own))
 		found = scx_bpf_dsq_move_to_local(HEARTH_DSQ_FALLBACK, 0) || scx_bpf_dsq_move_to_local(own, 0);
 	else
 		found = scx_bpf_dsq_move_to_local(own, 0) || scx_bpf_dsq_move_to_local(HEARTH_DSQ_FALLBACK, 0);
 	if (found) {
-		c->depth = scx_bpf_dsq_nr_queued(own);
+		refresh_depth(c, own);
 		return;
 	}
-	c->depth = 0;
+	refresh_depth(c, own);
 	if (ctl->takeover || extend_lone(prev, c))
 		return;
 	/* A full barrier after the CPU became free and before looking whether anybody wants to know. */
@@ -651,17 +677,22 @@ int BPF_PROG(hearth_switch, bool preempt, struct task_struct *prev, struct task_
 {
 	struct hearth_cpu *c = cpu_of(bpf_get_smp_processor_id());
 	struct hearth_ctl *ctl = ctl_of();
-	bool dispatcher = next->pid == daemon_pid;
+	bool dispatcher = next->pid == daemon_pid, cut_off;
 	u32 held = next->prio < MAX_RT_PRIO && !dispatcher;
 
 	if (!c || !ctl)
 		return 0;
-	if (dispatcher || c->parked)
-		c->parked = dispatcher && prev->pid && prev->prio >= MAX_RT_PRIO && (preempt || !prev->__state);
+	cut_off = prev->pid && prev->prio >= MAX_RT_PRIO && (preempt || !prev->__state);
+	if (next->prio >= MAX_RT_PRIO) {
+		if (c->parked)
+			c->parked = 0;
+	} else if (dispatcher && cut_off) {
+		c->parked = 1;
+	}
 	if (c->held == held)
 		return 0;
 	__sync_fetch_and_add(&ctl->held_cpus, held ? 1 : -1);
-	if (held && ctl->enabled)
+	if (held && cut_off && ctl->enabled)
 		arm_timer(ctl);
 	status_begin(c);
 	c->held = held;
@@ -712,10 +743,14 @@ static __always_inline u32 move_to_cpu(struct bpf_iter_scx_dsq *it, struct task_
 		return t->held && t->seq == x->seq ? HEARTH_RETRY : HEARTH_STALE;
 	count(HEARTH_S_COMMITTED);
 	if (straight) {
+		struct hearth_ctl *ctl = ctl_of();
+
 		count(HEARTH_S_STARTED);
+		if (c->held && ctl)
+			arm_timer(ctl);
 		return HEARTH_DONE;
 	}
-	c->depth = scx_bpf_dsq_nr_queued(target);
+	refresh_depth(c, target);
 	if (x->flags & HEARTH_T_PREEMPT)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	else
@@ -844,24 +879,28 @@ static __always_inline void take_over(struct hearth_ctl *ctl, u64 now)
 	}
 }
 
-/* Move what waits too long in a CPU's own queue (a real-time task may hold that CPU) to FALLBACK. */
-static __always_inline bool rescue_cpu(struct hearth_ctl *ctl, u32 cpu, u64 now)
+/*
+ * Move what has waited far too long out of a queue: a real-time task may hold its CPU, or a dispatcher that is alive does
+ * not decide it. It goes to FALLBACK, or, if it may run on one CPU only, to that CPU's own queue.
+ */
+static __always_inline bool rescue(struct hearth_ctl *ctl, u64 queue, u64 now)
 {
-	u64 own = HEARTH_DSQ_CPU + cpu;
 	struct task_struct *p;
 
-	if (scx_bpf_dsq_nr_queued(own) <= 0)
+	if (scx_bpf_dsq_nr_queued(queue) <= 0)
 		return false;
-	bpf_for_each(scx_dsq, p, own, 0) {
+	bpf_for_each(scx_dsq, p, queue, 0) {
 		struct hearth_task *t = task_of(p);
+		u64 target = p->nr_cpus_allowed == 1 ? HEARTH_DSQ_CPU + scx_bpf_task_cpu(p) : HEARTH_DSQ_FALLBACK;
 		s32 idle;
 
 		if (!t || now - t->queued_at < rescue_ns)
 			break;
-		if (!scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, HEARTH_DSQ_FALLBACK, 0))
+		if (target == queue || !scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, target, 0))
 			continue;
-		ctl->fallback_used = 1;
 		count(HEARTH_S_RESCUED);
+		if (target == HEARTH_DSQ_FALLBACK)
+			ctl->fallback_used = 1;
 		idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 		if (idle >= 0)
 			scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
@@ -871,7 +910,9 @@ static __always_inline bool rescue_cpu(struct hearth_ctl *ctl, u32 cpu, u64 now)
 
 /*
  * What a real-time task took the CPU from, and what was started there in that very moment, sits in the kernel's local
- * queue of that CPU: hand it back to enqueue, so that it is decided anew. Nothing to call before Linux 7.1.
+ * queue of that CPU: hand it back to enqueue, so that it is decided anew. Once per hold: what is bound to the CPU comes
+ * back to the same queue, and the kernel ends a scheduler that hands a task back 256 times in a row. Nothing to call
+ * before Linux 7.1.
  */
 static __always_inline bool leave_held_cpus(u64 now)
 {
@@ -881,15 +922,27 @@ static __always_inline bool leave_held_cpus(u64 now)
 	bpf_for(cpu, 0, nr_cpu_ids) {
 		struct hearth_cpu *c = cpu_of(cpu);
 
-		if (!c || !c->held || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) <= 0)
+		if (!c || !c->held || c->requeued_since_ns == c->held_since_ns ||
+		    scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) <= 0)
 			continue;
 		waiting = true;
 		if (now - c->held_since_ns >= timer_period_ns) {
+			c->requeued_since_ns = c->held_since_ns;
 			scx_bpf_dsq_reenq(SCX_DSQ_LOCAL_ON | cpu, 0);
 			count(HEARTH_S_REQUEUED);
 		}
 	}
 	return waiting;
+}
+
+/* A CPU may have looked just before the insertion into FALLBACK was finished, and idle now. */
+static __always_inline void kick_for_fallback(void)
+{
+	struct task_struct *p = __COMPAT_scx_bpf_dsq_peek(HEARTH_DSQ_FALLBACK);
+	s32 idle = p ? scx_bpf_pick_idle_cpu(p->cpus_ptr, 0) : -1;
+
+	if (idle >= 0)
+		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
 }
 
 static int hearth_tick(void *map, int *key, struct hearth_timer *timer)
@@ -902,6 +955,9 @@ static int hearth_tick(void *map, int *key, struct hearth_timer *timer)
 	if (!ctl)
 		return 0;
 	count(HEARTH_S_TIMER);
+	/* Whoever wants the timer from here on is looked after by this tick or keeps it from stopping. */
+	if (__sync_val_compare_and_swap(&ctl->timer_armed, TIMER_WANTED, TIMER_ON) == TIMER_WANTED)
+		timer_quiet = 0;
 	/* Whoever comes in meanwhile finds it set again by the next tick, or is found by a CPU with nothing else to do. */
 	ctl->fallback_used = waiting;
 	avail = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
@@ -929,13 +985,17 @@ static int hearth_tick(void *map, int *key, struct hearth_timer *timer)
 	if (oldest != ~0ULL && !ctl->takeover && avail && oldest + takeover_limit_ns <= now &&
 	    timer_progress_at + takeover_limit_ns / 2 <= now)
 		take_over(ctl, now);
-	if (waiting || (ctl->takeover && oldest != ~0ULL)) {
+	if (waiting)
+		kick_for_fallback();
+	if (ctl->takeover && oldest != ~0ULL) {
 		bpf_for(i, 0, nr_cpu_ids)
 			scx_bpf_kick_cpu(i, SCX_KICK_IDLE);
 	}
 	if (!(timer_ticks++ & 63) || timer_quiet) {
 		bpf_for(i, 0, nr_cpu_ids)
-			waiting |= rescue_cpu(ctl, i, now);
+			waiting |= rescue(ctl, HEARTH_DSQ_CPU + i, now);
+		bpf_for(i, 0, nr_llcs)
+			waiting |= rescue(ctl, HEARTH_DSQ_HOLD + i, now);
 	} else {
 		waiting = true; /* not looked: stay */
 	}
@@ -945,11 +1005,11 @@ static int hearth_tick(void *map, int *key, struct hearth_timer *timer)
 	timer_quiet = waiting ? 0 : timer_quiet + 1;
 	if (timer_quiet > 4) {
 		timer_quiet = 0;
-		__sync_lock_test_and_set(&ctl->timer_armed, 0);
-		return 0;
+		if (__sync_val_compare_and_swap(&ctl->timer_armed, TIMER_ON, TIMER_OFF) == TIMER_ON)
+			return 0;
 	}
 	if (bpf_timer_start(&timer->timer, timer_period_ns, 0))
-		__sync_lock_test_and_set(&ctl->timer_armed, 0);
+		__sync_lock_test_and_set(&ctl->timer_armed, TIMER_OFF);
 	return 0;
 }
 

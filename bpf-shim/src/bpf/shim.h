@@ -97,7 +97,8 @@ struct hearth_cpu {
 	u32 looking; /* 1: the CPU looks for work or idles: what is queued for it now needs a kick */
 	u32 parked; /* 1: the dispatcher took the CPU from a task that would have gone on */
 	u32 pad0;
-	u64 pad1[6];
+	u64 requeued_since_ns; /* held_since_ns of the last hold whose victims were handed back */
+	u64 pad1[5];
 };
 
 /* One decision of a batch. */
@@ -177,7 +178,7 @@ enum hearth_stat {
 	HEARTH_S_RETRY,
 	HEARTH_S_TAKEN_OVER, /* tasks served from HOLD without the dispatcher */
 	HEARTH_S_TAKEOVERS, /* how often the mode was entered */
-	HEARTH_S_RESCUED, /* moved out of a CPU's own queue by the timer */
+	HEARTH_S_RESCUED, /* had waited far too long in a HOLD queue or a CPU's own: moved by the timer */
 	HEARTH_S_REQUEUED, /* times that the local queue of a CPU held by real time was handed back */
 	HEARTH_S_EXTENDED, /* slices of lone tasks extended in the kernel */
 	HEARTH_S_ASKS,
