@@ -531,6 +531,16 @@ void BPF_STRUCT_OPS(hearth_runnable, struct task_struct *p, u64 enq_flags)
 	t->waker = (u32)bpf_get_current_pid_tgid();
 }
 
+/* Does a higher class hold the CPU? */
+static __always_inline void set_held(struct hearth_ctl *ctl, struct hearth_cpu *c, u32 held)
+{
+	__sync_fetch_and_add(&ctl->held_cpus, held ? 1 : -1);
+	status_begin(c);
+	c->held = held;
+	c->held_since_ns = held ? bpf_ktime_get_ns() : 0;
+	status_end(c);
+}
+
 void BPF_STRUCT_OPS(hearth_running, struct task_struct *p)
 {
 	struct hearth_task *t = task_of(p);
@@ -557,6 +567,8 @@ void BPF_STRUCT_OPS(hearth_running, struct task_struct *p)
 	if (!c)
 		return;
 	c->looking = 0;
+	if (c->held && ctl)
+		set_held(ctl, c, 0);
 	status_begin(c);
 	c->curr_idx = t ? t->idx : HEARTH_UNTRACKED;
 	c->curr_gen = t ? t->gen : 0;
@@ -691,14 +703,20 @@ int BPF_PROG(hearth_switch, bool preempt, struct task_struct *prev, struct task_
 	}
 	if (c->held == held)
 		return 0;
-	__sync_fetch_and_add(&ctl->held_cpus, held ? 1 : -1);
 	if (held && cut_off && ctl->enabled)
 		arm_timer(ctl);
-	status_begin(c);
-	c->held = held;
-	c->held_since_ns = held ? bpf_ktime_get_ns() : 0;
-	status_end(c);
+	set_held(ctl, c, held);
 	return 0;
+}
+
+/* A task leaves us for another class. If it is running, it holds its CPU from now on, and no switch tells. */
+void BPF_STRUCT_OPS(hearth_disable, struct task_struct *p)
+{
+	struct hearth_cpu *c = cpu_of(scx_bpf_task_cpu(p));
+	struct hearth_ctl *ctl = ctl_of();
+
+	if (c && ctl && p->on_cpu && p->prio < MAX_RT_PRIO && p->pid != daemon_pid && !c->held)
+		set_held(ctl, c, 1);
 }
 
 SEC("tp_btf/sched_process_exec")
@@ -1099,6 +1117,7 @@ SCX_OPS_DEFINE(hearth_ops,
 	       .set_cpumask = (void *)hearth_set_cpumask,
 	       .init_task = (void *)hearth_init_task,
 	       .exit_task = (void *)hearth_exit_task,
+	       .disable = (void *)hearth_disable,
 	       .init = (void *)hearth_init,
 	       .exit = (void *)hearth_exit,
 	       .dump = (void *)hearth_dump,
