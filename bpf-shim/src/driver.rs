@@ -241,7 +241,7 @@ impl<'a, P: Policy> Driver<'a, P> {
         match record.kind {
             kind::RUNNABLE => {
                 let runnable = wire::runnable(record);
-                if self.counts.records % SAMPLE == 0 {
+                if self.counts.records.is_multiple_of(SAMPLE) {
                     self.counts.notice_ns.saturating_record(now.saturating_sub(record.ts_ns));
                 }
                 if record.flags & wire::R_MASK != 0 {
@@ -271,7 +271,7 @@ impl<'a, P: Policy> Driver<'a, P> {
     fn commit(&mut self) -> Result<()> {
         self.shared.batch.set_len(self.pending.len());
         self.counts.commits += 1;
-        let began = (self.counts.commits % SAMPLE == 0).then(sys::now_ns);
+        let began = (self.counts.commits.is_multiple_of(SAMPLE)).then(sys::now_ns);
         if let Err(error) = sys::run_program(self.shared.commit.as_fd()) {
             // Ended by the kernel between two turns: its record says so, or will. Not an error of ours.
             if self.shared.ctl.enabled() {

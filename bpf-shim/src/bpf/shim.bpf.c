@@ -715,8 +715,11 @@ void BPF_STRUCT_OPS(hearth_disable, struct task_struct *p)
 	struct hearth_cpu *c = cpu_of(scx_bpf_task_cpu(p));
 	struct hearth_ctl *ctl = ctl_of();
 
-	if (c && ctl && p->on_cpu && p->prio < MAX_RT_PRIO && p->pid != daemon_pid && !c->held)
-		set_held(ctl, c, 1);
+	/* Every class but the idle one goes before ours. Its new priority is not known here yet. */
+	if (!c || !ctl || !ctl->enabled || !p->on_cpu || c->held)
+		return;
+	set_held(ctl, c, 1);
+	arm_timer(ctl);
 }
 
 SEC("tp_btf/sched_process_exec")
