@@ -26,7 +26,7 @@ plug() {
 }
 
 start_hearth --dispatcher-cpu 1 || exit 0
-wakeup_start 4 10000
+wakeup_start 8 10000
 plug c08-offline-other 3 0
 plug c08-online-other 3 1
 plug c08-offline-dispatcher 1 0
