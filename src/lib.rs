@@ -33,6 +33,7 @@ pub mod limits;
 mod machine;
 mod ordered;
 pub mod policy;
+pub mod profile;
 mod queues;
 pub mod reason;
 pub mod record;

@@ -59,6 +59,18 @@ pub const MAX_LOOK_AHEAD: usize = 32;
 /// The longest run that one stop may be charged with, in slices: a suspended machine or a clock step charges no more.
 pub const MAX_CHARGE_SLICES: u64 = 4;
 
+/// Levels of cached state that a machine profile may have.
+pub const MAX_LEVELS: usize = 8;
+
+/// CPUs whose state is remembered per task.
+pub const REMEMBERED_CPUS: usize = 4;
+
+/// LLC domains whose state is remembered per task.
+pub const REMEMBERED_LLCS: usize = 2;
+
+/// The largest time in a machine profile: one second.
+pub const MAX_PROFILE_NS: Nanos = 1_000_000_000;
+
 const _: () = assert!(TAKEOVER_LIMIT_NS + 2 * TIMER_PERIOD_NS < RESCUE_NS);
 const _: () = assert!(RESCUE_NS < WATCHDOG_NS / 2);
 const _: () = assert!(LINE_CHECK_NS <= LINE_WAIT_NS);
