@@ -37,6 +37,7 @@ pub mod profile;
 mod queues;
 pub mod reason;
 pub mod record;
+pub mod sim;
 pub mod stats;
 mod tasks;
 pub mod topology;
