@@ -7,7 +7,7 @@
 use crate::event::Runnable;
 use crate::ids::{CpuId, Nanos, TaskId};
 use crate::limits::{RESCUE_NS, SLICE_NS};
-use crate::policy::{Placement, Policy};
+use crate::policy::{At, Needs, Pick, Placement, Policy};
 use crate::view::View;
 
 /// What to do about a broken promise.
@@ -120,20 +120,33 @@ impl<P: Policy> Policy for Checked<P> {
                 let idle_left = self.inner.work_conserving() && view.idle_near(task).is_some();
                 self.expect(!idle_left, |v| &mut v.idle_left, &placement);
             }
+            Placement::Queue { at: At::Cpu { cpu, at_most_ns }, .. } => {
+                self.check_cpu(cpu, task, view, &placement);
+                self.expect((1..=RESCUE_NS).contains(&at_most_ns), |v| &mut v.unbounded_wait, &placement);
+            }
             Placement::Queue { .. } => {}
         }
         placement
     }
 
-    fn pick(&mut self, now: Nanos, cpu: CpuId, waiting: &[TaskId], view: &View) -> (usize, Nanos) {
+    fn pick(&mut self, now: Nanos, cpu: CpuId, waiting: &[TaskId], view: &View) -> Pick {
         let sorted = waiting.is_sorted_by_key(|&task| view.order_of(task));
         self.expect(sorted && !waiting.is_empty(), |v| &mut v.order, &waiting);
-        let (index, slice_ns) = self.inner.pick(now, cpu, waiting, view);
+        let pick = self.inner.pick(now, cpu, waiting, view);
+        let Pick { index, slice_ns, .. } = pick;
         self.expect(index < waiting.len(), |v| &mut v.pick, &(index, waiting));
         let allowed = waiting.get(index).is_none_or(|&task| view.is_allowed(task, cpu));
         self.expect(allowed, |v| &mut v.not_allowed, &(index, waiting));
         self.expect(SLICE_NS.contains(&slice_ns), |v| &mut v.slice, &slice_ns);
-        (index, slice_ns)
+        pick
+    }
+
+    fn may_pull(&self, now: Nanos, task: TaskId, from: CpuId, to: CpuId, view: &View) -> bool {
+        self.inner.may_pull(now, task, from, to, view)
+    }
+
+    fn needs(&self) -> Needs {
+        self.inner.needs()
     }
 
     fn look_ahead(&self) -> usize {
@@ -158,7 +171,7 @@ mod tests {
     use super::*;
     use crate::cpuset::CpuSet;
     use crate::dispatcher::{Config, Dispatcher};
-    use crate::event::{CpuStatus, Event, Why};
+    use crate::event::{CpuStatus, Event, NO_ROW, Why};
     use crate::reason::Reason;
     use crate::topology::Topology;
 
@@ -196,7 +209,9 @@ mod tests {
                 prev_cpu: CpuId(0),
                 ran_ns: 0,
                 slept_ns: 0,
-                waker_pid: 0,
+                waited_ns: 0,
+                left_busy_ns: 0,
+                waker_row: NO_ROW,
                 weight: 100,
                 cgroup: 0,
             }),

@@ -42,6 +42,7 @@ use crate::limits::{
 use crate::machine::Machine;
 use crate::ordered::NONE;
 use crate::policy::Policy;
+use crate::policy::params::Params;
 use crate::queues::Queues;
 use crate::stats::Stats;
 use crate::tasks::{Marks, Row, Tasks};
@@ -62,6 +63,9 @@ pub struct Config {
     pub dispatcher_cpu: Option<CpuId>,
     /// None: that CPU is chosen only for tasks that may use no other. Some(n): it counts as having n waiters more.
     pub dispatcher_cpu_penalty: Option<u32>,
+    /// The policy's parameters.
+    #[serde(default, skip_serializing_if = "Params::is_empty")]
+    pub params: Params,
 }
 
 impl Default for Config {
@@ -72,6 +76,7 @@ impl Default for Config {
             line_wait_ns: LINE_WAIT_NS,
             dispatcher_cpu: None,
             dispatcher_cpu_penalty: None,
+            params: Params::default(),
         }
     }
 }
@@ -162,7 +167,7 @@ impl<P: Policy> Dispatcher<P> {
         if self.look_again || self.tasks.has_pending() || self.asking.any() {
             Some(self.now)
         } else {
-            (self.in_lines > 0).then_some(self.next_check_ns)
+            (self.in_lines + self.queues.sticky > 0).then_some(self.next_check_ns)
         }
     }
 
@@ -247,11 +252,17 @@ impl<P: Policy> Dispatcher<P> {
     /// Appends a task to a CPU's line and sees to it that somebody looks after it.
     fn join_line(&mut self, row: u32, cpu: CpuId) {
         let behind = self.machine.cpus[cpu.idx()].ahead() > 0;
-        let check = self.now + if behind { LINE_CHECK_NS } else { START_CHECK_NS };
-        self.next_check_ns = if self.in_lines == 0 { check } else { self.next_check_ns.min(check) };
+        self.check_in(if behind { LINE_CHECK_NS } else { START_CHECK_NS });
         self.tasks.join_line(row, cpu, &mut self.machine);
         self.in_lines += 1;
         self.machine.refresh(cpu);
+    }
+
+    /// Those who wait are to be looked at in so long, or earlier.
+    fn check_in(&mut self, ns: Nanos) {
+        let check = self.now + ns;
+        let idle = self.in_lines + self.queues.sticky == 0;
+        self.next_check_ns = if idle { check } else { self.next_check_ns.min(check) };
     }
 
     /// A CPU's row changed: if it has become free, it is served by the next poll.

@@ -27,6 +27,13 @@ pub enum Why {
     Rescan,
 }
 
+/// No row of any table.
+pub const NO_ROW: u32 = u32::MAX;
+
+fn no_row() -> u32 {
+    NO_ROW
+}
+
 /// A task wants a CPU and waits in the HOLD queue of its LLC domain until a decision moves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runnable {
@@ -44,8 +51,17 @@ pub struct Runnable {
     pub ran_ns: Nanos,
     /// How long it had slept before this wakeup (0 unless [`Why::Woken`]).
     pub slept_ns: Nanos,
-    /// Kernel thread id of the waker (0: none, or an interrupt).
-    pub waker_pid: u32,
+    /// How long it had waited for a CPU before it ran: from its previous record to the start of its first run after
+    /// it (0: it has not run since).
+    #[serde(default)]
+    pub waited_ns: Nanos,
+    /// The busy clock of `prev_cpu` ([`CpuStatus::busy_ns`]) at the moment the task left it: what that clock shows beyond
+    /// this is run time of others.
+    #[serde(default)]
+    pub left_busy_ns: Nanos,
+    /// The row of the task that woke it ([`NO_ROW`]: none, an interrupt, or not tracked).
+    #[serde(default = "no_row")]
+    pub waker_row: u32,
     /// Scheduling weight: 100 is nice 0.
     pub weight: u32,
     /// Id of the task's cgroup in the default hierarchy (0: unknown).

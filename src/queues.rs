@@ -27,6 +27,8 @@ pub(crate) struct Queues {
     pub movable: Vec<u64>,
     movable_count: Vec<u32>,
     pub waiting: u32,
+    /// Of those: in the queue of one CPU by the policy's wish.
+    pub sticky: u32,
 }
 
 impl Queues {
@@ -46,6 +48,7 @@ impl Queues {
             movable: vec![0; machine.online.len()],
             movable_count: vec![0; cpus],
             waiting: 0,
+            sticky: 0,
         }
     }
 
@@ -93,10 +96,7 @@ impl Queues {
         let Some(allowed) = tasks.restriction(row) else {
             return self.least_crowded(machine.llc_of(prev));
         };
-        let covered = |llc: LlcId| {
-            machine.llc_cpus(llc) > 0
-                && machine.llc_mask(llc).iter().zip(allowed).all(|(mask, a)| mask & !a == 0)
-        };
+        let covered = |llc: LlcId| self.covers(row, llc, tasks, machine);
         let near = machine.llc_of(prev).filter(|&llc| covered(llc));
         let any = || {
             let llcs = machine.topology.llcs.iter().map(|llc| llc.id).filter(|&llc| covered(llc));
@@ -120,9 +120,16 @@ impl Queues {
         }
     }
 
-    /// Puts a task into its queue.
-    pub fn insert(&mut self, row: u32, order: u64, tasks: &mut Tasks, machine: &mut Machine) {
-        let queue = self.home(row, tasks, machine);
+    /// May the task wait in the queue of this domain: may it use all of the domain?
+    pub fn covers(&self, row: u32, llc: LlcId, tasks: &Tasks, machine: &Machine) -> bool {
+        machine.llc_cpus(llc) > 0
+            && tasks.restriction(row).is_none_or(|allowed| {
+                machine.llc_mask(llc).iter().zip(allowed).all(|(mask, a)| mask & !a == 0)
+            })
+    }
+
+    /// Puts a task into a queue.
+    pub fn insert(&mut self, row: u32, queue: usize, order: u64, tasks: &mut Tasks, machine: &mut Machine) {
         self.ordered.insert(queue, row, order);
         tasks.rows[row as usize].queue = queue as u32;
         self.arrivals[queue].push(row, &mut tasks.rows);
@@ -155,7 +162,11 @@ impl Queues {
         let cpu = CpuId((queue - self.llcs) as u32);
         machine.cpus[cpu.idx()].pinned = self.ordered.len(queue);
         machine.refresh(cpu);
-        if tasks.rows[row as usize].allowed_cpus > 1 {
+        let r = &tasks.rows[row as usize];
+        if r.sticky {
+            self.sticky = if joined { self.sticky + 1 } else { self.sticky - 1 };
+        }
+        if r.allowed_cpus > 1 || !r.restricted {
             let count = &mut self.movable_count[cpu.idx()];
             *count = if joined { *count + 1 } else { *count - 1 };
             if *count > 0 { set(&mut self.movable, cpu.idx()) } else { clear(&mut self.movable, cpu.idx()) }

@@ -5,11 +5,12 @@
 //! neighbours), so that a task joins and leaves them at once, and nothing is allocated.
 
 use crate::cpuset::{clear, ones, set, test, words_for};
-use crate::event::{Runnable, Why};
+use crate::event::{NO_ROW, Runnable, Why};
 use crate::ids::{CpuId, Nanos, TaskId};
 use crate::lifecycle::State;
 use crate::machine::Machine;
 use crate::ordered::NONE;
+use crate::reason::Reason;
 
 /// What the decision that a row is pending for is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub(crate) struct Row {
     pub doubted: bool,
     /// It may not run everywhere: its words in the affinity table count.
     pub restricted: bool,
+    /// It waits in the ordered queue of one CPU because the policy wants that CPU for it.
+    pub sticky: bool,
     pub pending: Pending,
     pub retries: u8,
     /// Where it runs, or in whose line it waits.
@@ -58,6 +61,8 @@ pub(crate) struct Row {
     pub at_most_ns: Nanos,
     pub since_ns: Nanos,
     pub due_ns: Nanos,
+    /// The reason it was put into an ordered queue with.
+    pub queued_for: Option<Reason>,
 }
 
 impl Row {
@@ -72,7 +77,9 @@ impl Row {
                 prev_cpu: CpuId(u32::MAX),
                 ran_ns: 0,
                 slept_ns: 0,
-                waker_pid: 0,
+                waited_ns: 0,
+                left_busy_ns: 0,
+                waker_row: NO_ROW,
                 weight: 100,
                 cgroup: 0,
             },
@@ -82,6 +89,7 @@ impl Row {
             decided: false,
             doubted: false,
             restricted: false,
+            sticky: false,
             pending: Pending::No,
             retries: 0,
             cpu: NONE,
@@ -94,6 +102,7 @@ impl Row {
             at_most_ns: 0,
             since_ns: 0,
             due_ns: 0,
+            queued_for: None,
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use hearth::cpuset::CpuSet;
 use hearth::dispatcher::{Config, Dispatcher};
-use hearth::event::{Command, CpuStatus, Event, Outcome, Runnable, Why};
+use hearth::event::{Command, CpuStatus, Event, NO_ROW, Outcome, Runnable, Why};
 use hearth::ids::{CpuId, Nanos, TaskId};
 use hearth::policy::registry::{self, AnyPolicy};
 use hearth::topology::Topology;
@@ -167,7 +167,9 @@ impl Load {
                     prev_cpu: CpuId(cpu),
                     ran_ns,
                     slept_ns: 0,
-                    waker_pid: 0,
+                    waited_ns: 0,
+                    left_busy_ns: 0,
+                    waker_row: NO_ROW,
                     weight: 100,
                     cgroup: 1,
                 }),

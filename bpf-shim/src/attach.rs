@@ -114,16 +114,15 @@ pub fn once(opts: &Opts, stop: &AtomicBool, again: bool) -> Result<Ended, Failur
 }
 
 fn core(opts: &Opts, topology: &Topology, home: CpuId) -> Result<Dispatcher<AnyPolicy>, Failure> {
-    let config = Config {
+    let mut config = Config {
         slice_ns: opts.slice_us * 1000,
         dispatcher_cpu: Some(home),
         dispatcher_cpu_penalty: opts.share_cpu,
         ..Config::default()
     };
-    let spec = registry::find(&opts.policy)
-        .with_context(|| format!("no policy named {:?}", opts.policy))
-        .map_err(|e| Failure::new(Exit::Usage, e))?;
-    Ok(Dispatcher::new(topology.clone(), config.clone(), (spec.build)(&config)))
+    let choice = registry::Choice::parse(&opts.policy).map_err(|e| Failure::new(Exit::Usage, anyhow!(e)))?;
+    let policy = choice.build(&mut config);
+    Ok(Dispatcher::new(topology.clone(), config, policy))
 }
 
 /// What is left of an attachment.

@@ -32,11 +32,7 @@ pub fn main(opts: &Opts) -> Result<Exit, Failure> {
     if let Some(seconds) = opts.monitor {
         return monitor(opts, Duration::from_secs(seconds));
     }
-    if registry::find(&opts.policy).is_none() {
-        let known: Vec<_> = registry::list().map(|spec| spec.name).collect();
-        let error = anyhow!("there is no policy {:?}; known are: {}", opts.policy, known.join(", "));
-        return Err(Failure::new(Exit::Usage, error));
-    }
+    registry::Choice::parse(&opts.policy).map_err(|e| Failure::new(Exit::Usage, anyhow!(e)))?;
     log::start(&opts.log_level);
     let preflight = Preflight::quick(&Roots::default());
     if let Some(refusal) = preflight.refusal() {

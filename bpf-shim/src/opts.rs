@@ -17,8 +17,8 @@ pub const SOCKET: &str = "/run/hearth/stats.sock";
 #[derive(Clone, Debug, Parser)]
 #[command(name = "scx_hearth", disable_version_flag = true, after_help = format!("{}\n\n{WAY_OUT}", Exit::HELP))]
 pub struct Opts {
-    /// The policy that places tasks.
-    #[arg(long, short = 'p', default_value = "fifo", value_name = "NAME")]
+    /// The policy that places tasks, with its parameters: see `hearth policies NAME`.
+    #[arg(long, short = 'p', default_value = "fifo", value_name = "NAME[:KEY=VALUE]...")]
     pub policy: String,
 
     /// List the policies and exit.

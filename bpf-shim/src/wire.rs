@@ -97,7 +97,9 @@ pub fn runnable(r: &hearth_record) -> Runnable {
         prev_cpu: CpuId(u32::try_from(r.cpu).unwrap_or(0)),
         ran_ns: r.ran_ns,
         slept_ns: r.slept_ns,
-        waker_pid: r.waker,
+        waited_ns: 0,
+        left_busy_ns: 0,
+        waker_row: hearth::event::NO_ROW,
         weight: r.weight,
         cgroup: r.cgroup,
     }

@@ -6,9 +6,9 @@ use crate::cpuset::{ones, test};
 use crate::event::{Command, Runnable};
 use crate::ids::{CpuId, LlcId, Nanos};
 use crate::lifecycle::State;
-use crate::limits::{MAX_LOOK_AHEAD, MAX_RETRIES, MAX_TURN_NS, SLICE_NS, STARVING_NS};
+use crate::limits::{LINE_CHECK_NS, MAX_LOOK_AHEAD, MAX_RETRIES, MAX_TURN_NS, SLICE_NS, STARVING_NS};
 use crate::ordered::NONE;
-use crate::policy::{Placement, Policy};
+use crate::policy::{At, Pick, Placement, Policy};
 use crate::queues::Queues;
 use crate::reason::Reason;
 use crate::tasks::Pending;
@@ -72,16 +72,16 @@ impl<P: Policy> Dispatcher<P> {
         let fact = &self.tasks.rows[row as usize].fact;
         let placement = self.policy.place(self.now, fact, &view!(self));
         let choice = match placement {
-            // All CPUs that it may use are held. In the queue of one it gets what the kernel grants there.
-            Placement::Queue { .. } if self.only_held(row) => {
+            Placement::Queue { at, order, reason } => {
+                let queue = self.queue_at(row, at);
+                if !self.queues.cpu_of(queue).is_some_and(|cpu| self.machine.is_held(cpu)) {
+                    self.enqueue(row, queue, at, order, reason);
+                    return None;
+                }
+                // All CPUs that it may use are held. In the queue of one it gets what the kernel grants there.
                 let (cpu, reason) = self.nearest(row);
                 let (slice_ns, at_most_ns) = (self.config.slice_ns, self.config.line_wait_ns);
                 Choice { cpu, slice_ns, at_most_ns, preempt: false, reason }
-            }
-            Placement::Queue { order } => {
-                self.queues.insert(row, order, &mut self.tasks, &mut self.machine);
-                self.offer = true;
-                return None;
             }
             placement => self.choice(placement)?,
         };
@@ -89,13 +89,41 @@ impl<P: Policy> Dispatcher<P> {
         Some(self.emit(row, choice, None))
     }
 
-    /// Is the ordered queue that the task would join that of one CPU, and that CPU held?
-    fn only_held(&self, row: u32) -> bool {
-        if !self.tasks.rows[row as usize].restricted {
-            return false;
+    /// The ordered queue that the policy means, or the one at home if the task cannot wait there.
+    fn queue_at(&mut self, row: u32, at: At) -> usize {
+        let queue = match at {
+            At::Home => None,
+            At::Llc(llc) => {
+                let known = llc.idx() < self.machine.topology.llcs.len();
+                (known && self.queues.covers(row, llc, &self.tasks, &self.machine))
+                    .then(|| Queues::of_llc(llc))
+            }
+            At::Cpu { cpu, .. } => {
+                let usable = self.machine.is_ordinary(cpu) && self.tasks.is_allowed(row, cpu, &self.machine);
+                usable.then(|| self.queues.of_cpu(cpu))
+            }
+        };
+        self.stats.corrected += u64::from(queue.is_none() && at != At::Home);
+        queue.unwrap_or_else(|| self.queues.home(row, &self.tasks, &self.machine))
+    }
+
+    /// Puts a task into an ordered queue.
+    fn enqueue(&mut self, row: u32, queue: usize, at: At, order: u64, reason: Option<Reason>) {
+        let now = self.now;
+        let at_most_ns = match at {
+            At::Cpu { at_most_ns, .. } => at_most_ns,
+            At::Home | At::Llc(_) => self.config.line_wait_ns,
+        };
+        let sticky = self.queues.cpu_of(queue).is_some() && matches!(at, At::Cpu { .. });
+        let r = self.row(row);
+        r.sticky = sticky;
+        r.due_ns = now.saturating_add(at_most_ns);
+        r.queued_for = reason;
+        if sticky {
+            self.check_in(LINE_CHECK_NS);
         }
-        let queue = self.queues.home(row, &self.tasks, &self.machine);
-        self.queues.cpu_of(queue).is_some_and(|cpu| self.machine.is_held(cpu))
+        self.queues.insert(row, queue, order, &mut self.tasks, &mut self.machine);
+        self.offer = true;
     }
 
     fn choice(&self, placement: Placement) -> Option<Choice> {
@@ -210,13 +238,14 @@ impl<P: Policy> Dispatcher<P> {
 
     fn serve_queued(&mut self, cpu: CpuId) -> Option<Command> {
         let found = self.find_candidates(cpu)?;
-        let (index, slice_ns) = self.policy.pick(self.now, cpu, &self.candidates, &view!(self));
+        let Pick { index, slice_ns, reason } =
+            self.policy.pick(self.now, cpu, &self.candidates, &view!(self));
         let row = self.candidates.get(index).unwrap_or(&self.candidates[0]).idx;
         let order = self.queues.ordered.key(row).order;
         let reason = match found {
             Found::Starving(waited_ns) => Reason::Starving { waited_us: as_us(waited_ns) },
-            Found::Near => Reason::FirstInOrder { order },
-            Found::Elsewhere => Reason::Stolen { order },
+            Found::Near => reason.or(self.row(row).queued_for).unwrap_or(Reason::FirstInOrder { order }),
+            Found::Elsewhere => reason.unwrap_or(Reason::Stolen { order }),
         };
         let queue = self.row(row).queue as usize;
         let waiting = self.queues.ordered.len(queue) / self.queues.cpus_of(queue, &self.machine);
@@ -305,7 +334,7 @@ impl<P: Policy> Dispatcher<P> {
             };
             let (row, queue) = if first_is_a { (a, one) } else { (b, other.unwrap_or(one)) };
             let Some(row) = row else { break };
-            if self.tasks.is_allowed(row, cpu, &self.machine) {
+            if self.tasks.is_allowed(row, cpu, &self.machine) && self.may_take(row, queue, cpu) {
                 self.candidates.push(self.tasks.rows[row as usize].fact.task);
                 if self.candidates.len() == wanted {
                     break;
@@ -313,6 +342,17 @@ impl<P: Policy> Dispatcher<P> {
             }
             let next = ordered.next(queue, ordered.key(row));
             if first_is_a { a = next } else { b = next }
+        }
+    }
+
+    /// May `cpu` have a task that waits in this queue? Who waits for another CPU by the policy's wish: if it agrees.
+    fn may_take(&self, row: u32, queue: usize, cpu: CpuId) -> bool {
+        let r = &self.tasks.rows[row as usize];
+        match self.queues.cpu_of(queue) {
+            Some(from) if r.sticky && from != cpu && r.due_ns > self.now => {
+                self.policy.may_pull(self.now, r.fact.task, from, cpu, &view!(self))
+            }
+            _ => true,
         }
     }
 
@@ -345,7 +385,11 @@ impl<P: Policy> Dispatcher<P> {
         let starting = (row.line.len() - row.waiters()) as usize;
         row.line.iter(&self.tasks.rows).take(MAX_LOOK_AHEAD).skip(starting).find(|&row| {
             let r = &self.tasks.rows[row as usize];
-            !r.decided && r.retries < MAX_RETRIES && test(self.tasks.allowed(row, &self.machine), to.idx())
+            !r.decided
+                && r.retries < MAX_RETRIES
+                && test(self.tasks.allowed(row, &self.machine), to.idx())
+                && (r.due_ns <= self.now
+                    || self.policy.may_pull(self.now, r.fact.task, from, to, &view!(self)))
         })
     }
 

@@ -261,10 +261,12 @@ impl<P: Policy> Dispatcher<P> {
     /// Looks through the lines for those who wait too long.
     fn timer(&mut self) {
         self.look_again = false;
-        if self.in_lines == 0 || self.now < self.next_check_ns {
+        if self.in_lines + self.queues.sticky == 0 || self.now < self.next_check_ns {
             return;
         }
-        let mut waiters = 0;
+        // Who waits for one CPU by the policy's wish is offered again: the wait may have proved wrong.
+        self.offer |= self.queues.sticky > 0;
+        let mut waiters = self.queues.sticky;
         for i in 0..self.machine.topology.cpus.len() {
             let cpu = self.machine.topology.cpus[i].id;
             waiters += self.machine.cpus[cpu.idx()].waiters();

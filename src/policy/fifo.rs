@@ -28,7 +28,7 @@
 //!   and another CPU is idle, the dispatcher calls it back and sends it there. A CPU that runs dry does not wait for that:
 //!   it pulls the first waiter from the longest line at once.
 //!
-//! A third answer, [`Placement::Queue`], keeps the task in its domain until a CPU asks, sorted by a key: see
+//! A third answer, [`Placement::Queue`], keeps the task in an ordered queue until a CPU asks, sorted by a key: see
 //! [`vtime`](super::vtime), which is fair where this policy is not (a task that always has a short line runs more often).
 //!
 //! # A policy of your own
@@ -80,7 +80,7 @@ impl Policy for Fifo {
 mod tests {
     use crate::cpuset::CpuSet;
     use crate::dispatcher::{Config, Dispatcher};
-    use crate::event::{Event, Outcome, Runnable, Why};
+    use crate::event::{Event, NO_ROW, Outcome, Runnable, Why};
     use crate::ids::{CpuId, TaskId};
     use crate::policy::fifo::Fifo;
     use crate::reason::Reason;
@@ -111,7 +111,9 @@ mod tests {
                     prev_cpu: CpuId(prev),
                     ran_ns: 0,
                     slept_ns: 0,
-                    waker_pid: 0,
+                    waited_ns: 0,
+                    left_busy_ns: 0,
+                    waker_row: NO_ROW,
                     weight: 100,
                     cgroup: 1,
                 }),

@@ -5,11 +5,12 @@
 //! a task, run one twice or place one on a forbidden CPU. See [`fifo`] for the template.
 
 pub mod fifo;
+pub mod params;
 pub mod registry;
 pub mod vtime;
 
 use crate::event::Runnable;
-use crate::ids::{CpuId, Nanos, TaskId};
+use crate::ids::{CpuId, LlcId, Nanos, TaskId};
 use crate::reason::Reason;
 use crate::view::View;
 
@@ -38,12 +39,60 @@ pub enum Placement {
         /// Why.
         reason: Reason,
     },
-    /// Wait in the task's domain (its LLC, or a single CPU if its affinity is narrower) until a CPU asks; smallest `order` first,
-    /// ties in order of arrival.
+    /// Wait in an ordered queue until a CPU asks; smallest `order` first, ties in order of arrival. A CPU that asks is
+    /// offered its own queue and its domain's as one, by order; then those of others.
     Queue {
+        /// In which queue.
+        at: At,
         /// The sort key.
         order: u64,
+        /// Why there; none: the reason is made when it is served (first in order, stolen ...).
+        reason: Option<Reason>,
     },
+}
+
+/// An ordered queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// That of the task's domain: its LLC, or a single CPU if its affinity is narrower.
+    Home,
+    /// That of this LLC domain (where the task may use all of it; else as `Home`).
+    Llc(LlcId),
+    /// That of a single CPU.
+    Cpu {
+        /// Which.
+        cpu: CpuId,
+        /// How long other CPUs have to ask [`Policy::may_pull`] before they take it from there.
+        at_most_ns: Nanos,
+    },
+}
+
+/// Which of the tasks that wait a CPU gets, from [`Policy::pick`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pick {
+    /// Its place among those offered.
+    pub index: usize,
+    /// For how long it runs.
+    pub slice_ns: Nanos,
+    /// Why; none: the reason it was queued with, or that it is the first in order.
+    pub reason: Option<Reason>,
+}
+
+impl Pick {
+    /// The first, for `slice_ns`.
+    #[must_use]
+    pub fn first(slice_ns: Nanos) -> Self {
+        Self { index: 0, slice_ns, reason: None }
+    }
+}
+
+/// What the dispatcher shall keep for a policy. What is not needed costs nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// How warm CPUs are for tasks: [`View::refill_ns`](crate::view::View) and the like.
+    pub warmth: bool,
+    /// When CPUs will be free: [`View::wait_ns`](crate::view::View) and the like.
+    pub completion: bool,
 }
 
 /// A scheduling policy.
@@ -58,9 +107,21 @@ pub trait Policy {
 
     /// `cpu` asks for work and these tasks wait, best first (never empty): which one, and for how long?
     /// The default takes the first.
-    fn pick(&mut self, now: Nanos, cpu: CpuId, waiting: &[TaskId], view: &View) -> (usize, Nanos) {
+    fn pick(&mut self, now: Nanos, cpu: CpuId, waiting: &[TaskId], view: &View) -> Pick {
         let _ = (now, cpu, waiting, view);
-        (0, crate::limits::DEFAULT_SLICE_NS)
+        Pick::first(crate::limits::DEFAULT_SLICE_NS)
+    }
+
+    /// CPU `to` has nothing to do and `task` waits for CPU `from` alone (in its line or its ordered queue): may `to` have it?
+    /// Not asked once the task has waited longer than its bound: then it may.
+    fn may_pull(&self, now: Nanos, task: TaskId, from: CpuId, to: CpuId, view: &View) -> bool {
+        let _ = (now, task, from, to, view);
+        true
+    }
+
+    /// What the dispatcher shall keep for this policy.
+    fn needs(&self) -> Needs {
+        Needs::default()
     }
 
     /// How many waiting tasks [`Policy::pick`] wants to choose from: 1 to [`crate::limits::MAX_LOOK_AHEAD`].

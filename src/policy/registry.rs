@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Policies by name.
 
-use super::{Placement, Policy, fifo::Fifo, vtime::Vtime};
+use super::params::{Param, ParamError, Params};
+use super::{Needs, Pick, Placement, Policy, fifo::Fifo, vtime::Vtime};
 use crate::dispatcher::Config;
 use crate::event::Runnable;
 use crate::ids::{CpuId, Nanos, TaskId};
@@ -16,10 +17,56 @@ pub struct PolicySpec {
     pub name: &'static str,
     /// One line for people.
     pub about: &'static str,
+    /// What can be set.
+    pub params: &'static [Param],
     /// For fault tests only: not shown in lists.
     pub hidden: bool,
-    /// Makes one.
+    /// Makes one, with the parameters in the configuration.
     pub build: fn(&Config) -> AnyPolicy,
+}
+
+/// A policy by name, with what was set: what `--policy NAME:key=value` means.
+#[derive(Clone)]
+pub struct Choice {
+    /// The policy.
+    pub spec: &'static PolicySpec,
+    /// What was set.
+    pub params: Params,
+}
+
+impl Choice {
+    /// Reads `NAME` or `NAME:key=value:key=value`.
+    ///
+    /// # Errors
+    /// If there is no such policy or parameter, or a value is out of range.
+    pub fn parse(text: &str) -> Result<Self, ParamError> {
+        let mut parts = text.split(':');
+        let name = parts.next().unwrap_or_default();
+        let spec = find(name).ok_or_else(|| {
+            let known: Vec<&str> = list().map(|spec| spec.name).collect();
+            ParamError::NoPolicy { name: name.into(), known: known.join(", ") }
+        })?;
+        let mut params = Params::default();
+        for part in parts {
+            let (key, value) = part.split_once('=').ok_or_else(|| ParamError::Form(part.into()))?;
+            params.set(spec.name, spec.params, key.trim(), value.trim())?;
+        }
+        Ok(Self { spec, params })
+    }
+
+    /// As it would be written.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let set = self.params.iter().map(|(name, value)| format!(":{name}={value}"));
+        std::iter::once(self.spec.name.to_string()).chain(set).collect()
+    }
+
+    /// Makes the policy for `config`, and writes the parameters into it (so that a recording holds them).
+    #[must_use]
+    pub fn build(&self, config: &mut Config) -> AnyPolicy {
+        config.params = self.params.clone();
+        (self.spec.build)(config)
+    }
 }
 
 /// All policies. A new one gets a line here.
@@ -27,18 +74,21 @@ static POLICIES: &[PolicySpec] = &[
     PolicySpec {
         name: "fifo",
         about: "first come, first served: an idle CPU near the previous one, or else the shortest line",
+        params: &[],
         hidden: false,
         build: |config| Box::new(Fifo::new(config)),
     },
     PolicySpec {
         name: "vtime",
         about: "weighted fair sharing: whoever has used least CPU time for its weight runs next",
+        params: &[],
         hidden: false,
         build: |config| Box::new(Vtime::new(config)),
     },
     PolicySpec {
         name: "panic-after",
         about: "for fault tests: fifo that panics after 1000 placements",
+        params: &[],
         hidden: true,
         build: |config| Box::new(PanicAfter { inner: Fifo::new(config), placements_left: 1000 }),
     },
@@ -62,8 +112,14 @@ impl Policy for AnyPolicy {
     fn place(&mut self, now: Nanos, task: &Runnable, view: &View) -> Placement {
         (**self).place(now, task, view)
     }
-    fn pick(&mut self, now: Nanos, cpu: CpuId, waiting: &[TaskId], view: &View) -> (usize, Nanos) {
+    fn pick(&mut self, now: Nanos, cpu: CpuId, waiting: &[TaskId], view: &View) -> Pick {
         (**self).pick(now, cpu, waiting, view)
+    }
+    fn may_pull(&self, now: Nanos, task: TaskId, from: CpuId, to: CpuId, view: &View) -> bool {
+        (**self).may_pull(now, task, from, to, view)
+    }
+    fn needs(&self) -> Needs {
+        (**self).needs()
     }
     fn look_ahead(&self) -> usize {
         (**self).look_ahead()
@@ -108,6 +164,27 @@ mod tests {
             assert_eq!((spec.build)(&config).name(), spec.name);
             assert!(std::ptr::eq(find(spec.name).unwrap(), spec));
         }
+    }
+
+    #[test]
+    fn every_parameter_has_a_default_in_range_and_a_unit_or_a_meaning() {
+        for param in POLICIES.iter().flat_map(|spec| spec.params) {
+            assert!(param.range.contains(&param.default), "{}", param.name);
+            assert!(!param.about.is_empty() && param.about.len() <= 160, "{}", param.name);
+        }
+    }
+
+    #[test]
+    fn a_wrong_choice_is_named() {
+        for (text, says) in [
+            ("fif", "there is no policy \"fif\"; known are: fifo, vtime"),
+            ("fifo:a=1", "policy fifo has no parameter \"a\"; it has: none"),
+            ("fifo:a", "\"a\" is not of the form key=value"),
+        ] {
+            let error = Choice::parse(text).err().unwrap().to_string();
+            assert!(error.starts_with(says), "{error}");
+        }
+        assert_eq!(Choice::parse("vtime").unwrap().label(), "vtime");
     }
 
     #[test]

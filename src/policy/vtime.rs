@@ -16,7 +16,7 @@
 //!
 //! Slices have one length for all; weights act through the order alone.
 
-use super::{Placement, Policy};
+use super::{At, Pick, Placement, Policy};
 use crate::dispatcher::Config;
 use crate::event::{Runnable, Why};
 use crate::ids::{CpuId, LlcId, Nanos, TaskId};
@@ -141,14 +141,14 @@ impl Policy for Vtime {
                 reason: Reason::Preempts { lead_us },
             };
         }
-        Placement::Queue { order }
+        Placement::Queue { at: At::Home, order, reason: None }
     }
 
-    fn pick(&mut self, _now: Nanos, cpu: CpuId, waiting: &[TaskId], view: &View) -> (usize, Nanos) {
+    fn pick(&mut self, _now: Nanos, cpu: CpuId, waiting: &[TaskId], view: &View) -> Pick {
         if let Some(llc) = view.llc_of(cpu) {
             self.starts(waiting[0], llc);
         }
-        (0, self.slice_ns)
+        Pick::first(self.slice_ns)
     }
 
     fn forget(&mut self, task: TaskId) {

@@ -3,7 +3,7 @@
 
 use hearth::checked::{Checked, OnViolation};
 use hearth::dispatcher::{Config, Dispatcher};
-use hearth::event::{Command, CpuStatus, Outcome, Runnable, Why};
+use hearth::event::{Command, CpuStatus, NO_ROW, Outcome, Runnable, Why};
 use hearth::ids::{CpuId, Nanos, TaskId};
 use hearth::policy::Policy;
 use hearth::policy::registry::{self, AnyPolicy};
@@ -36,7 +36,9 @@ pub fn wakeup(task: TaskId, seq: u32, prev_cpu: u32) -> Runnable {
         prev_cpu: CpuId(prev_cpu),
         ran_ns: 0,
         slept_ns: 0,
-        waker_pid: 0,
+        waited_ns: 0,
+        left_busy_ns: 0,
+        waker_row: NO_ROW,
         weight: 100,
         cgroup: 1,
     }

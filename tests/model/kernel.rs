@@ -5,7 +5,7 @@
 //! lone task's slice is extended. It panics when a task runs where it may not.
 
 use hearth::cpuset::CpuSet;
-use hearth::event::{Command, CpuStatus, Event, Outcome, Runnable, Why};
+use hearth::event::{Command, CpuStatus, Event, NO_ROW, Outcome, Runnable, Why};
 use hearth::ids::{CpuId, LlcId, Nanos, TaskId};
 use hearth::topology::Topology;
 use std::collections::{BTreeMap, VecDeque};
@@ -273,7 +273,9 @@ impl Kernel {
             prev_cpu: t.prev_cpu,
             ran_ns,
             slept_ns,
-            waker_pid: 0,
+            waited_ns: 0,
+            left_busy_ns: 0,
+            waker_row: NO_ROW,
             weight: t.habit.weight,
             cgroup: 1,
         }));
