@@ -12,6 +12,7 @@ use std::process::{Command, ExitCode};
 const CLANGS: [&str; 6] = ["clang-22", "clang-21", "clang-20", "clang-19", "clang-18", "clang"];
 
 fn main() -> ExitCode {
+    // The whole directory: the shim's parts are included by its one source file.
     println!("cargo::rerun-if-changed=src/bpf");
     println!("cargo::rerun-if-env-changed=BPF_CLANG");
     match build() {

@@ -3,9 +3,9 @@
 //!
 //! Read in this order: `opts` (what it can be told), `daemon` (its life from start to exit code; `instance` and `memory`
 //! prepare it, `restart` decides whether it goes on), `attach` (one attachment), `loader` (the shim), `driver` (one turn
-//! of the dispatcher), `bpf/shim.bpf.c` (the kernel side), `wire`, `ring` and `tables` (what the two share). What it says:
-//! `report` and `line` (numbers), `stats` and `stats_server` (to whom), `monitor` (the one who listens), `exit`, `dump`
-//! and `failure` (why it ended).
+//! of the dispatcher), `bpf/shim.bpf.c` and its parts (the kernel side), `wire`, `ring` and `tables` (what the two
+//! share). What it says: `report` and `line` (numbers), `stats` and `stats_server` (to whom), `monitor` (the one who
+//! listens), `exit`, `dump` and `failure` (why it ended).
 
 mod attach;
 mod bpf_skel;
