@@ -11,7 +11,7 @@ mod intf {
 
 pub use intf::{hearth_batch, hearth_cpu, hearth_ctl, hearth_record, hearth_txn};
 
-use hearth::event::{Command, Outcome, Runnable, Why};
+use hearth::event::{Command, NO_ROW, Outcome, Runnable, Why};
 use hearth::ids::{CpuId, TaskId};
 use hearth::reason::Reason;
 
@@ -97,9 +97,9 @@ pub fn runnable(r: &hearth_record) -> Runnable {
         prev_cpu: CpuId(u32::try_from(r.cpu).unwrap_or(0)),
         ran_ns: r.ran_ns,
         slept_ns: r.slept_ns,
-        waited_ns: 0,
-        left_busy_ns: 0,
-        waker_row: hearth::event::NO_ROW,
+        waited_ns: r.waited_ns,
+        left_busy_ns: r.left_busy_ns,
+        waker_row: if r.waker_row == UNTRACKED { NO_ROW } else { r.waker_row },
         weight: r.weight,
         cgroup: r.cgroup,
     }

@@ -141,6 +141,8 @@ void BPF_STRUCT_OPS(hearth_enqueue, struct task_struct *p, u64 enq_flags)
 	t->mask_dirty = 0;
 	t->ran_ns = 0;
 	t->slept_ns = 0;
+	t->waited_ns = 0;
+	t->started = 0;
 	t->fresh = 0;
 	t->yielded = 0;
 	scx_bpf_dsq_insert(p, HEARTH_DSQ_HOLD + llc_of(scx_bpf_task_cpu(p)), takeover_slice_ns, enq_flags);

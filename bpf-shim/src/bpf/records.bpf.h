@@ -58,7 +58,9 @@ static __always_inline void fill_runnable(struct hearth_record *r, struct task_s
 	r->cpu = t->last_cpu >= 0 ? t->last_cpu : scx_bpf_task_cpu(p);
 	r->ran_ns = t->ran_ns;
 	r->slept_ns = t->slept_ns;
-	r->waker = t->waker;
+	r->waited_ns = t->waited_ns;
+	r->left_busy_ns = t->left_busy_ns;
+	r->waker_row = t->waker_row;
 	r->weight = p->scx.weight;
 	r->cgroup = p->cgroups->dfl_cgrp->kn->id;
 }

@@ -7,7 +7,7 @@
 
 void BPF_STRUCT_OPS(hearth_runnable, struct task_struct *p, u64 enq_flags)
 {
-	struct hearth_task *t = task_of(p);
+	struct hearth_task *t = task_of(p), *waker;
 
 	count(HEARTH_S_RUNNABLE);
 	if (!t)
@@ -18,7 +18,8 @@ void BPF_STRUCT_OPS(hearth_runnable, struct task_struct *p, u64 enq_flags)
 		t->slept_ns = t->woken_at - t->slept_at;
 		t->slept_at = 0;
 	}
-	t->waker = (u32)bpf_get_current_pid_tgid();
+	waker = task_of(bpf_get_current_task_btf());
+	t->waker_row = waker ? waker->idx : HEARTH_UNTRACKED;
 }
 
 void BPF_STRUCT_OPS(hearth_running, struct task_struct *p)
@@ -33,7 +34,10 @@ void BPF_STRUCT_OPS(hearth_running, struct task_struct *p)
 		if (t->pending) {
 			t->pending = 0;
 			count(HEARTH_S_BYPASSED);
+		} else if (!t->started) {
+			t->waited_ns = now - t->queued_at;
 		}
+		t->started = 1;
 		t->held = 0;
 		t->run_since = now;
 		if (t->last_cpu == cpu)
@@ -72,6 +76,8 @@ void BPF_STRUCT_OPS(hearth_stopping, struct task_struct *p, bool runnable)
 		return;
 	status_begin(c);
 	c->busy_ns += now - c->since_ns;
+	if (t)
+		t->left_busy_ns = c->busy_ns;
 	c->since_ns = now;
 	c->curr_idx = HEARTH_NO_TASK;
 	status_end(c);

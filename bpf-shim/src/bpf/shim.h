@@ -72,7 +72,9 @@ struct hearth_record {
 	s32 cpu; /* previous CPU; ASK: the CPU that asks */
 	u64 ran_ns; /* CPU time since the previous RUNNABLE record */
 	u64 slept_ns; /* how long it slept before this wakeup */
-	u32 waker; /* pid of the waker */
+	u64 waited_ns; /* from its previous RUNNABLE record to the start of its first run after it, 0: it has not run since */
+	u64 left_busy_ns; /* hearth_cpu.busy_ns of its previous CPU when it left that */
+	u32 waker_row; /* idx of the waker, or HEARTH_UNTRACKED */
 	u32 weight;
 	u64 cgroup; /* id in the default hierarchy */
 };
@@ -192,7 +194,7 @@ enum hearth_stat {
 };
 
 #define HEARTH_ASSERT(e) _Static_assert(e, #e)
-HEARTH_ASSERT(sizeof(struct hearth_record) == 64);
+HEARTH_ASSERT(sizeof(struct hearth_record) == 80);
 HEARTH_ASSERT(sizeof(struct hearth_cpu) == 128);
 HEARTH_ASSERT(__builtin_offsetof(struct hearth_cpu, depth) == 64);
 HEARTH_ASSERT(sizeof(struct hearth_txn) == 40);

@@ -112,7 +112,10 @@ struct hearth_task {
 	u64 slept_ns;
 	u64 run_since;
 	u64 ran_ns;
-	u32 waker;
+	u64 waited_ns;
+	u64 left_busy_ns;
+	u32 waker_row;
+	u8 started; /* it has run since its last RUNNABLE record */
 };
 
 struct {
