@@ -20,14 +20,13 @@ use hearth::policy::registry::{self, AnyPolicy};
 use hearth::topology::Topology;
 use libbpf_rs::MapHandle;
 use serde_json::Value;
-use std::mem::MaybeUninit;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use tracing::warn;
+use tracing::{debug, warn};
 
 /// Real-time priority of the dispatcher: above what people give their own programs, below the kernel's interrupt
 /// threads (50).
@@ -61,24 +60,23 @@ fn read_machine(opts: &Opts, again: bool) -> Result<(Topology, CpuId), Failure> 
 /// `--check`: loads the shim, which the kernel then verifies, and lets go of it.
 pub fn check(opts: &Opts) -> Result<Exit, Failure> {
     let (topology, _) = read_machine(opts, false)?;
-    let mut object = MaybeUninit::uninit();
-    Shim::load(&mut object, opts, &topology).map_err(Failure::load)?;
+    Shim::load(opts, &topology).map_err(Failure::load)?;
     let line = format!("ok: this kernel takes the shim; machine: {topology}");
     output::print(&line).map_err(|e| Failure::new(Exit::Failed, e))?;
     Ok(Exit::Ok)
 }
 
-/// One attachment, from reading the machine to the final numbers. `again`: it is not the first.
-pub fn once(opts: &Opts, stop: &AtomicBool, again: bool) -> Result<Ended, Failure> {
+/// One attachment, from reading the machine to the final numbers. `again`: it is not the first; `kept`: the shim that was
+/// attached before, left there for the next time.
+pub fn once(opts: &Opts, stop: &AtomicBool, again: bool, kept: &mut Option<Shim>) -> Result<Ended, Failure> {
     let seq = hotplug_seq();
     let (topology, home) = read_machine(opts, again)?;
-    let mut object = MaybeUninit::uninit();
-    let mut shim = Shim::load(&mut object, opts, &topology).map_err(Failure::load)?;
-    // Loading takes the count that the kernel compares at the end; what happened before that only we can notice.
-    if hotplug_seq() != seq {
-        let (report, lived) = (Value::Null, Duration::ZERO);
-        return Ok(Ended { info: ExitInfo::stale_machine(), report, fault: None, lived });
-    }
+    let reused = kept.as_ref().is_some_and(|shim| shim.fits(&topology));
+    let shim = match kept {
+        Some(shim) if shim.fits(&topology) => shim,
+        _ => kept.insert(Shim::load(opts, &topology).map_err(Failure::load)?),
+    };
+    shim.prepare(&topology).map_err(Failure::unsupported)?;
     let core = core(opts, &topology, home)?;
     let shared = shim.share(opts, &topology).map_err(Failure::unsupported)?;
     let counters = shim.counters().map_err(Failure::unsupported)?;
@@ -89,10 +87,19 @@ pub fn once(opts: &Opts, stop: &AtomicBool, again: bool) -> Result<Ended, Failur
         warn!("no real-time budget here: the dispatcher runs as an ordinary task and may be late under load");
     }
     let facts = Facts::new(&opts.policy, &topology, real_time);
-    let statistics = start_statistics(opts, &shim, &facts, &topology, home)?;
-    let dispatched = dispatch(&mut shim, &mut driver, &counters, &statistics, home);
+    let statistics = start_statistics(opts, shim, &facts, &topology, home)?;
+    let stale = || hotplug_seq() != seq;
+    let dispatched = dispatch(shim, &mut driver, &counters, &statistics, home, stale);
     let seen = statistics.stop();
-    let dispatched = dispatched.map_err(Failure::load)?;
+    let dispatched = match dispatched {
+        Err(error) if reused => {
+            debug!("{error:#}: loading the shim anew");
+            *kept = None;
+            let (report, lived) = (Value::Null, Duration::ZERO);
+            return Ok(Ended { info: ExitInfo::stale_machine(), report, fault: None, lived });
+        }
+        other => other.map_err(Failure::load)?,
+    };
 
     let events = if dispatched.events.is_null() { seen } else { dispatched.events };
     let report = dispatched.counters.map_or(Value::Null, |counters| {
@@ -137,13 +144,15 @@ struct Dispatched {
 }
 
 /// Attaches, dispatches until the end, detaches. Nothing in between may block, neither on a message nor on a lock:
-/// every task waits for us. The error is that of attaching.
+/// every task waits for us. The error is that of attaching. `stale`: has the machine changed since it was read? From the
+/// moment of attaching the kernel itself looks after that.
 fn dispatch<P: Policy>(
     shim: &mut Shim,
     driver: &mut Driver<P>,
     counters: &MapHandle,
     statistics: &Statistics,
     home: CpuId,
+    stale: impl FnOnce() -> bool,
 ) -> anyhow::Result<Dispatched> {
     let exchange = statistics.exchange();
     let anywhere = sys::Affinity::current();
@@ -155,11 +164,16 @@ fn dispatch<P: Policy>(
         let began = Instant::now();
         statistics.attached();
         let meter = Meter::start();
-        let end =
-            contain(|| driver.run(|core, counts| exchange.offer(|| meter.snapshot(core.stats(), counts))));
+        let stale = stale();
+        let end = if stale {
+            Ok(Ok(End::Detached))
+        } else {
+            contain(|| driver.run(|core, counts| exchange.offer(|| meter.snapshot(core.stats(), counts))))
+        };
         let snapshot = meter.snapshot(driver.core().stats(), driver.counts());
         let (events, counters) = (report::events(), Counters::read(counters));
-        let info = shim.detach();
+        let ended = shim.detach();
+        let info = if stale { ExitInfo::stale_machine() } else { ended };
         Dispatched { end, snapshot, events, counters, info, lived: began.elapsed() }
     });
     sys::become_ordinary();

@@ -77,9 +77,10 @@ fn stop_on_signal(twice_ends: bool) -> Result<Arc<AtomicBool>, Failure> {
 
 fn attach_until_over(opts: &Opts, stop: &AtomicBool) -> Result<Exit, Failure> {
     let mut restarts = Restarts::default();
+    let mut shim = None;
     let mut again = false;
     loop {
-        let ended = attach::once(opts, stop, again)?;
+        let ended = attach::once(opts, stop, again, &mut shim)?;
         again = true;
         let wanted = ended.fault.is_none() && ended.info.wants_restart();
         match restarts.next(wanted, ended.lived, stop.load(Ordering::Relaxed)) {

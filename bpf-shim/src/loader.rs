@@ -6,6 +6,7 @@ use crate::exit::ExitInfo;
 use crate::opts::Opts;
 use crate::ring::Ring;
 use crate::tables::{Batch, Cpus, Ctl, Masks};
+use crate::wire::NR_STATS;
 use anyhow::{Context, Result, bail};
 use hearth::ids::CpuId;
 use hearth::limits::MAX_TASKS;
@@ -16,10 +17,15 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use tracing::warn;
 
-/// The loaded shim. Dropping it detaches: the kernel is back on its own scheduler.
-pub struct Shim<'obj> {
-    skel: BpfSkel<'obj>,
+/// The loaded shim. It can be attached again and again: loading is what takes long. Dropping it detaches: the kernel is
+/// back on its own scheduler.
+pub struct Shim {
+    skel: BpfSkel<'static>,
     attached: Option<Link>,
+    /// The CPUs that its tables have rows for.
+    id_limit: u32,
+    /// It was attached before.
+    used: bool,
 }
 
 /// Everything the dispatcher shares with the shim.
@@ -42,9 +48,11 @@ pub struct Shared {
     pub ring_fd: OwnedFd,
 }
 
-impl<'obj> Shim<'obj> {
+impl Shim {
     /// Opens and loads, without attaching.
-    pub fn load(object: &'obj mut MaybeUninit<OpenObject>, opts: &Opts, topology: &Topology) -> Result<Self> {
+    pub fn load(opts: &Opts, topology: &Topology) -> Result<Self> {
+        // A place of a few bytes that outlives the shim, once or twice in the daemon's life.
+        let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut builder = BpfSkelBuilder::default();
         builder.obj_builder.debug(opts.verbose_libbpf());
         let mut skel =
@@ -53,7 +61,6 @@ impl<'obj> Shim<'obj> {
         let mask_words = mask_words(topology);
         let rodata = skel.maps.rodata_data.as_mut().context("the shim has no read-only data")?;
         rodata.nr_cpu_ids = topology.id_limit;
-        rodata.nr_llcs = u32::try_from(topology.llcs.len())?;
         rodata.mask_bytes = u32::try_from(mask_words * 8)?;
         rodata.max_tasks = u32::try_from(MAX_TASKS)?;
         rodata.daemon_pid = std::process::id();
@@ -63,9 +70,6 @@ impl<'obj> Shim<'obj> {
         rodata.timer_period_ns = hearth::limits::TIMER_PERIOD_NS;
         rodata.rescue_ns = hearth::limits::RESCUE_NS;
         rodata.commit_delay_loops = opts.fault_commit_delay;
-        for cpu in &topology.cpus {
-            rodata.cpu_llc[cpu.id.idx()] = u16::try_from(cpu.llc.0)?;
-        }
         skel.maps.ring.set_max_entries(opts.ring_bytes())?;
         skel.maps.cpu_map.set_max_entries(topology.id_limit)?;
         skel.maps.mask_map.set_value_size(u32::try_from(mask_words * 8)?)?;
@@ -73,11 +77,35 @@ impl<'obj> Shim<'obj> {
         let ops = skel.struct_ops.hearth_ops_mut();
         ops.timeout_ms = u32::try_from(hearth::limits::WATCHDOG_NS / 1_000_000)?;
         ops.exit_dump_len = opts.exit_dump_len;
+        // The kernel would compare it at each attachment, and it cannot be changed after loading: see `attach::once`.
+        ops.hotplug_seq = 0;
         if opts.partial {
             ops.flags |= *compat::SCX_OPS_SWITCH_PARTIAL;
         }
         let skel = scx_ops_load!(skel, hearth_ops, uei)?;
-        Ok(Self { skel, attached: None })
+        Ok(Self { skel, attached: None, id_limit: topology.id_limit, used: false })
+    }
+
+    /// Can it serve this machine? CPUs may have come or gone since it was loaded.
+    #[must_use]
+    pub fn fits(&self, topology: &Topology) -> bool {
+        self.id_limit == topology.id_limit
+    }
+
+    /// Tells it what the machine is like now, and clears what an earlier attachment left.
+    pub fn prepare(&mut self, topology: &Topology) -> Result<()> {
+        let maps = &mut self.skel.maps;
+        let data = maps.data_data.as_mut().context("the shim has no data")?;
+        data.nr_llcs = u32::try_from(topology.llcs.len())?;
+        data.uei.kind = 0;
+        let bss = maps.bss_data.as_mut().context("the shim has no data")?;
+        for cpu in &topology.cpus {
+            bss.cpu_llc[cpu.id.idx()] = u16::try_from(cpu.llc.0)?;
+        }
+        let zeros = vec![vec![0; size_of::<u64>() * NR_STATS]; libbpf_rs::num_possible_cpus()?];
+        maps.stat_map
+            .update_percpu(&0u32.to_ne_bytes(), &zeros, MapFlags::ANY)
+            .context("cannot clear the shim's counters")
     }
 
     /// Maps what dispatcher and shim share.
@@ -99,7 +127,13 @@ impl<'obj> Shim<'obj> {
     /// From here on the kernel schedules through us.
     pub fn attach(&mut self) -> Result<()> {
         let skel = &mut self.skel;
-        self.attached = Some(scx_ops_attach!(skel, hearth_ops)?);
+        self.attached = Some(if self.used {
+            // The tracepoints have stayed attached.
+            skel.maps.hearth_ops.attach_struct_ops().context("cannot attach again")?
+        } else {
+            scx_ops_attach!(skel, hearth_ops)?
+        });
+        self.used = true;
         Ok(())
     }
 

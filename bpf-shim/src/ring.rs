@@ -37,7 +37,10 @@ impl Ring {
             .len(page_bytes + 2 * size_bytes as usize)
             .map_raw_read_only(raw)
             .context("cannot map the ring's data")?;
-        Ok(Self { consumer, producer, page_bytes, size_bytes: u64::from(size_bytes) })
+        let ring = Self { consumer, producer, page_bytes, size_bytes: u64::from(size_bytes) };
+        // What an earlier attachment left is of no use; nobody writes before the next one.
+        ring.consumer_pos().store(ring.producer_pos().load(Ordering::Acquire), Ordering::Release);
+        Ok(ring)
     }
 
     fn consumer_pos(&self) -> &AtomicU64 {

@@ -22,51 +22,28 @@ static __always_inline void arm_timer(struct hearth_ctl *ctl)
 }
 
 /*
- * Onto FALLBACK with a short slice; wakes an idle CPU that may run it. The insertion is finished only after enqueue
- * returns: a CPU that looks at the queues in between and then idles is woken by the timer.
+ * Onto FALLBACK, which every CPU serves, with a short slice; wakes an idle CPU that may run it, the task's last one if
+ * it can. The insertion is finished only after enqueue returns: a CPU that looks at the queues in between and then idles
+ * is woken by the timer, and so is another if a real-time task takes the CPU that was woken here.
  */
-static __always_inline void wait_in_fallback(struct task_struct *p, u64 enq_flags)
-{
-	struct hearth_ctl *ctl = ctl_of();
-	s32 cpu;
-
-	if (ctl)
-		ctl->fallback_used = 1;
-	scx_bpf_dsq_insert(p, HEARTH_DSQ_FALLBACK, takeover_slice_ns, enq_flags);
-	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-	if (cpu < 0)
-		cpu = scx_bpf_task_cpu(p);
-	scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-	if (ctl)
-		arm_timer(ctl);
-}
-
 static __always_inline void to_fallback(struct task_struct *p, u64 enq_flags, u32 reason)
 {
-	count(reason);
-	wait_in_fallback(p, enq_flags);
-}
-
-/*
- * The in-kernel path: an idle CPU's own queue if there is one, else FALLBACK, which every CPU serves: in the queue of a
- * busy CPU a worker would wait behind whatever holds it.
- */
-static __always_inline void in_kernel(struct task_struct *p, u64 enq_flags, u32 reason)
-{
+	struct hearth_ctl *ctl = ctl_of();
 	s32 cpu = scx_bpf_task_cpu(p);
 
 	count(reason);
+	if (ctl)
+		ctl->fallback_used = 1;
+	scx_bpf_dsq_insert(p, HEARTH_DSQ_FALLBACK, takeover_slice_ns, enq_flags);
 	if (!scx_bpf_test_and_clear_cpu_idle(cpu)) {
 		s32 idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 
-		if (idle < 0) {
-			wait_in_fallback(p, enq_flags);
-			return;
-		}
-		cpu = idle;
+		if (idle >= 0)
+			cpu = idle;
 	}
-	scx_bpf_dsq_insert(p, HEARTH_DSQ_CPU + cpu, takeover_slice_ns, enq_flags);
 	scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	if (ctl)
+		arm_timer(ctl);
 }
 
 s32 BPF_STRUCT_OPS(hearth_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
@@ -97,7 +74,7 @@ void BPF_STRUCT_OPS(hearth_enqueue, struct task_struct *p, u64 enq_flags)
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, takeover_slice_ns, enq_flags);
 			return;
 		}
-		in_kernel(p, enq_flags, HEARTH_S_IN_DAEMON);
+		to_fallback(p, enq_flags, HEARTH_S_IN_DAEMON);
 		return;
 	}
 	if ((p->flags & PF_KTHREAD) && !forward_kthreads) {
@@ -106,7 +83,7 @@ void BPF_STRUCT_OPS(hearth_enqueue, struct task_struct *p, u64 enq_flags)
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, takeover_slice_ns, enq_flags);
 			return;
 		}
-		in_kernel(p, enq_flags, HEARTH_S_IN_KTHREAD);
+		to_fallback(p, enq_flags, HEARTH_S_IN_KTHREAD);
 		return;
 	}
 	if (ctl->takeover) {

@@ -75,7 +75,7 @@ static __always_inline bool leave_held_cpus(u64 now)
 		    scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) <= 0)
 			continue;
 		waiting = true;
-		if (now - c->held_since_ns >= timer_period_ns) {
+		if (c->held_since_ns + timer_period_ns <= now) {
 			c->requeued_since_ns = c->held_since_ns;
 			scx_bpf_dsq_reenq(SCX_DSQ_LOCAL_ON | cpu, 0);
 			count(HEARTH_S_REQUEUED);

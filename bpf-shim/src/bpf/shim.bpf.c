@@ -24,6 +24,20 @@
 char _license[] SEC("license") = "GPL";
 UEI_DEFINE(uei);
 
+/* A CPU's row begins anew, but for what sched_switch keeps true from one attachment to the next. */
+static __always_inline void forget(struct hearth_cpu *c)
+{
+	c->curr_idx = HEARTH_NO_TASK;
+	c->curr_gen = 0;
+	c->since_ns = 0;
+	c->slice_ns = 0;
+	c->busy_ns = 0;
+	c->switches = 0;
+	c->extended = 0;
+	c->depth = 0;
+	c->looking = 0;
+}
+
 s32 BPF_STRUCT_OPS_SLEEPABLE(hearth_init)
 {
 	u32 zero = 0, i;
@@ -42,7 +56,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(hearth_init)
 		struct hearth_cpu *c = cpu_of(i);
 
 		if (c)
-			c->curr_idx = HEARTH_NO_TASK;
+			forget(c);
 		err = scx_bpf_create_dsq(HEARTH_DSQ_CPU + i, -1);
 		if (err)
 			return err;
@@ -50,8 +64,12 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(hearth_init)
 	err = scx_bpf_create_dsq(HEARTH_DSQ_FALLBACK, -1);
 	if (err)
 		return err;
+	/* After an earlier attachment the timer is there already. */
 	bpf_timer_init(&t->timer, &timer_map, CLOCK_MONOTONIC);
 	bpf_timer_set_callback(&t->timer, hearth_tick);
+	ctl->takeover = 0;
+	ctl->lost = 0;
+	ctl->fallback_used = 0;
 	ctl->enabled = 1;
 	return 0;
 }
@@ -60,6 +78,7 @@ void BPF_STRUCT_OPS(hearth_exit, struct scx_exit_info *ei)
 {
 	struct hearth_ctl *ctl = ctl_of();
 
+	/* The timer, if it runs, stops at its next tick. */
 	if (ctl)
 		ctl->enabled = 0;
 	UEI_RECORD(uei, ei);

@@ -8,7 +8,6 @@
 
 /* Set by the loader. */
 const volatile u32 nr_cpu_ids = 1;
-const volatile u32 nr_llcs = 1;
 const volatile u32 mask_bytes = 8;
 const volatile u32 max_tasks = 1;
 const volatile u32 daemon_pid; /* process id; its first thread is the dispatcher */
@@ -18,7 +17,9 @@ const volatile u64 takeover_slice_ns = 2000000;
 const volatile u64 timer_period_ns = 1000000;
 const volatile u64 rescue_ns = 1600000000;
 const volatile u32 commit_delay_loops; /* fault injection: widen the race between check and move */
-const volatile u16 cpu_llc[HEARTH_MAX_CPUS];
+/* Set before each attachment: LLC domains are numbered anew when a CPU comes or goes. */
+u32 nr_llcs = 1;
+u16 cpu_llc[HEARTH_MAX_CPUS];
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

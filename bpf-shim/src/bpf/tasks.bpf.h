@@ -31,6 +31,8 @@ s32 BPF_STRUCT_OPS(hearth_init_task, struct task_struct *p, struct scx_init_task
 	/* Never fail a fork: without storage or a free row the task runs untracked, by FALLBACK. */
 	if (!t)
 		return 0;
+	/* What an earlier attachment knew is outdated. */
+	__builtin_memset(t, 0, sizeof(*t));
 	t->fresh = 1;
 	t->last_cpu = -1;
 	t->idx = HEARTH_UNTRACKED;

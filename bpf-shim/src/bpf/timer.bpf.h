@@ -44,7 +44,8 @@ static __always_inline bool rescue(struct hearth_ctl *ctl, u64 queue, u64 now)
 		u64 target = p->nr_cpus_allowed == 1 ? HEARTH_DSQ_CPU + scx_bpf_task_cpu(p) : HEARTH_DSQ_FALLBACK;
 		s32 idle;
 
-		if (!t || now - t->queued_at < rescue_ns)
+		/* Others go on queueing: a stamp may be younger than `now`. */
+		if (!t || t->queued_at + rescue_ns > now)
 			break;
 		if (target == queue || !scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, target, 0))
 			continue;
@@ -77,6 +78,10 @@ static int hearth_tick(void *map, int *key, struct hearth_timer *timer)
 
 	if (!ctl)
 		return 0;
+	if (!ctl->enabled) {
+		__sync_lock_test_and_set(&ctl->timer_armed, TIMER_OFF);
+		return 0;
+	}
 	count(HEARTH_S_TIMER);
 	/* Whoever wants the timer from here on is looked after by this tick or keeps it from stopping. */
 	if (__sync_val_compare_and_swap(&ctl->timer_armed, TIMER_WANTED, TIMER_ON) == TIMER_WANTED)
@@ -114,15 +119,13 @@ static int hearth_tick(void *map, int *key, struct hearth_timer *timer)
 		bpf_for(i, 0, nr_cpu_ids)
 			scx_bpf_kick_cpu(i, SCX_KICK_IDLE);
 	}
-	if (!(timer_ticks++ & 63) || timer_quiet) {
+	waiting |= oldest != ~0ULL || ctl->takeover || avail;
+	if (!(timer_ticks++ & 63) || !waiting) {
 		bpf_for(i, 0, nr_cpu_ids)
 			waiting |= rescue(ctl, HEARTH_DSQ_CPU + i, now);
 		bpf_for(i, 0, nr_llcs)
 			waiting |= rescue(ctl, HEARTH_DSQ_HOLD + i, now);
-	} else {
-		waiting = true; /* not looked: stay */
 	}
-	waiting |= oldest != ~0ULL || ctl->takeover || avail;
 	if (ctl->held_cpus && bpf_ksym_exists(scx_bpf_dsq_reenq___compat))
 		waiting |= leave_held_cpus(now);
 	timer_quiet = waiting ? 0 : timer_quiet + 1;
