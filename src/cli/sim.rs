@@ -3,8 +3,9 @@
 
 use super::{complain, print};
 use anyhow::{Context, Result};
+use hearth::dispatcher::Config;
 use hearth::doctor::Exit;
-use hearth::policy::registry;
+use hearth::policy::registry::Choice;
 use hearth::sim;
 use hearth::sim::result::{RunResult, Unobserved};
 use hearth::sim::scenario::Scenario;
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 pub struct Args {
     /// The scenario: a TOML file (the project's own are in scenarios/)
     scenario: PathBuf,
-    /// Policies to compare
+    /// Policies to compare, each as NAME or NAME:key=value:key=value
     #[arg(long, value_delimiter = ',', default_value = "fifo")]
     policy: Vec<String>,
     /// The first seed
@@ -43,16 +44,20 @@ pub fn run(args: &Args) -> Result<Exit> {
             return Ok(Exit::Usage);
         }
     };
-    if let Some(name) = args.policy.iter().find(|name| registry::find(name).is_none()) {
-        let known: Vec<&str> = registry::list().map(|spec| spec.name).collect();
-        complain(&format!("there is no policy {name:?}; known are: {}", known.join(", ")));
-        return Ok(Exit::Usage);
-    }
+    let choices: Result<Vec<Choice>, _> = args.policy.iter().map(|text| Choice::parse(text)).collect();
+    let choices = match choices {
+        Ok(choices) => choices,
+        Err(error) => {
+            complain(&error.to_string());
+            return Ok(Exit::Usage);
+        }
+    };
     print(HEAD)?;
     let mut results = Vec::new();
-    for spec in args.policy.iter().filter_map(|name| registry::find(name)) {
+    for choice in &choices {
         for seed in args.seed..args.seed + u64::from(args.runs) {
-            let result = sim::run(&scenario, spec.build, seed, &mut Unobserved)?;
+            let mut result = sim::run(&scenario, |c: &mut Config| choice.build(c), seed, &mut Unobserved)?;
+            result.policy = choice.label();
             print(&line(&result))?;
             results.push(result);
         }

@@ -39,7 +39,7 @@ impl Audit {
     }
 }
 
-impl<P: Policy, O: Observer, B: Fn(&Config) -> P> Engine<'_, P, O, B> {
+impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
     /// A task is about to get a CPU.
     #[inline]
     pub fn audit_start(&mut self, task: u32, cpu: u32) {

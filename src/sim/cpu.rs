@@ -103,7 +103,7 @@ impl Cpu {
     }
 }
 
-impl<P: Policy, O: Observer, B: Fn(&Config) -> P> Engine<'_, P, O, B> {
+impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
     /// A CPU looks for work: of its own queue and FALLBACK the older head; in a takeover HOLD queues too.
     pub fn look(&mut self, cpu: u32) {
         let c = &self.cpus[cpu as usize];
@@ -161,6 +161,10 @@ impl<P: Policy, O: Observer, B: Fn(&Config) -> P> Engine<'_, P, O, B> {
         let slice_ns = if self.takeover_since.is_some() { TAKEOVER_SLICE_NS } else { t.slice_ns };
         t.waited_ns = now - t.runnable_since_ns;
         let waited_ns = t.waited_ns;
+        if !t.has_run && t.told_ns > 0 {
+            t.told_wait_ns = now - t.told_ns;
+        }
+        t.has_run = true;
         self.metrics.started(t, cpu, &self.machine, begin);
         t.woken = false;
         t.fresh = false;

@@ -121,7 +121,7 @@ impl DriverState {
     }
 }
 
-impl<P: Policy, O: Observer, B: Fn(&Config) -> P> Engine<'_, P, O, B> {
+impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
     /// Something is in the ring.
     #[inline]
     pub fn notice(&mut self) {

@@ -60,7 +60,7 @@ pub enum SimError {
     },
 }
 
-pub(crate) struct Engine<'a, P: Policy, O: Observer, B: Fn(&Config) -> P> {
+pub(crate) struct Engine<'a, P: Policy, O: Observer, B: Fn(&mut Config) -> P> {
     pub scenario: &'a Scenario,
     pub options: Options,
     pub build: B,
@@ -108,7 +108,7 @@ fn ms(ms: f64) -> Nanos {
     (ms * 1e6) as Nanos
 }
 
-impl<'a, P: Policy, O: Observer, B: Fn(&Config) -> P> Engine<'a, P, O, B> {
+impl<'a, P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'a, P, O, B> {
     pub fn new(
         scenario: &'a Scenario,
         build: B,
@@ -119,12 +119,13 @@ impl<'a, P: Policy, O: Observer, B: Fn(&Config) -> P> Engine<'a, P, O, B> {
         scenario.check()?;
         let machine = scenario.machine.topology(&[])?;
         let max_tasks = scenario.max_tasks();
-        let config = Config {
+        let mut config = Config {
             max_tasks,
             slice_ns: scenario.dispatcher.slice_us * 1000,
             line_wait_ns: scenario.dispatcher.line_wait_us * 1000,
             dispatcher_cpu: scenario.dispatcher.cpu.map(CpuId),
             dispatcher_cpu_penalty: scenario.dispatcher.share_penalty,
+            ..Config::default()
         };
         let places = Places {
             core_of: machine.cpus.iter().map(|cpu| cpu.core).collect(),
@@ -137,7 +138,7 @@ impl<'a, P: Policy, O: Observer, B: Fn(&Config) -> P> Engine<'a, P, O, B> {
         let groups = load.groups.len();
         let caches = CacheState::new(&scenario.caches, &places, footprints, max_tasks, groups);
         let cpus = machine.cpus.iter().map(|cpu| Cpu::new(cpu.capacity)).collect();
-        let policy = Checked::new(build(&config), OnViolation::Count);
+        let policy = Checked::new(build(&mut config), OnViolation::Count);
         let dispatcher = Dispatcher::new(machine.clone(), config.clone(), policy);
         let id_limit = machine.id_limit;
         let mut engine = Self {

@@ -23,7 +23,7 @@ pub(crate) enum Record {
     Exit(TaskId),
 }
 
-impl<P: Policy, O: Observer, B: Fn(&Config) -> P> Engine<'_, P, O, B> {
+impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
     /// A task wants a CPU: onto HOLD with a record; into FALLBACK if nobody leads or the ring is full.
     pub fn enqueue(&mut self, task: u32, why: Why) {
         let now = self.now;
@@ -101,12 +101,17 @@ impl<P: Policy, O: Observer, B: Fn(&Config) -> P> Engine<'_, P, O, B> {
             prev_cpu: CpuId(t.prev_cpu),
             ran_ns: t.ran_ns,
             slept_ns: if why == Why::Woken { t.slept_ns } else { 0 },
-            waker_pid: t.waker_pid,
+            waited_ns: t.told_wait_ns,
+            left_busy_ns: t.left_busy_ns,
+            waker_row: t.waker_row,
             weight: t.weight,
             cgroup: t.cgroup,
         };
         let mask = t.mask_dirty;
         if !rescan {
+            t.told_ns = self.now;
+            t.has_run = false;
+            t.told_wait_ns = 0;
             t.ran_ns = 0;
             t.slept_ns = 0;
             t.mask_dirty = false;

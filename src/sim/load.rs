@@ -13,7 +13,7 @@ use super::service::ServiceState;
 use super::task::{Block, MAX_DEPTH, Place, Task};
 use crate::cpuset::CpuSet;
 use crate::dispatcher::Config;
-use crate::event::Why;
+use crate::event::{NO_ROW, Why};
 use crate::ids::{CpuId, Nanos};
 use crate::limits::MAX_TASKS;
 use crate::policy::Policy;
@@ -137,7 +137,7 @@ fn task_group(key: &str, group: &TaskGroup, scenario: &Scenario) -> Result<Group
     })
 }
 
-impl<P: Policy, O: Observer, B: Fn(&Config) -> P> Engine<'_, P, O, B> {
+impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
     /// Makes the tasks that exist from the start, and sets the first alarms.
     pub fn begin_load(&mut self) {
         for group in 0..self.load.groups.len() as u32 {
@@ -205,7 +205,7 @@ impl<P: Policy, O: Observer, B: Fn(&Config) -> P> Engine<'_, P, O, B> {
         let t = &mut self.tasks[task as usize];
         t.wake_epoch = t.wake_epoch.wrapping_add(1);
         t.woken_ns = at;
-        t.waker_pid = 0;
+        t.waker_row = NO_ROW;
         self.agenda.add(at, Alarm::Wake { task, epoch: t.wake_epoch });
     }
 
@@ -213,11 +213,10 @@ impl<P: Policy, O: Observer, B: Fn(&Config) -> P> Engine<'_, P, O, B> {
     fn wake(&mut self, task: u32, waker: u32, nth: u32) {
         let now = self.now;
         let delay = self.driver.wake_call_ns * u64::from(nth);
-        let waker_pid = if waker == NONE { 0 } else { self.tasks[waker as usize].pid() };
         let t = &mut self.tasks[task as usize];
         t.block = Block::Time;
         t.woken_ns = now;
-        t.waker_pid = waker_pid;
+        t.waker_row = if waker == NONE { NO_ROW } else { waker };
         if delay == 0 {
             return self.wake_now(task);
         }

@@ -144,7 +144,7 @@ pub(crate) fn promises(v: &Violations) -> Promises {
     }
 }
 
-impl<P: Policy, O: Observer, B: Fn(&Config) -> P> Engine<'_, P, O, B> {
+impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
     /// A request is answered.
     pub fn note_answer(&mut self, group: u32, request: &Req) {
         self.metrics.answered(group, self.now - request.intended_ns);

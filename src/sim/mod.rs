@@ -42,7 +42,7 @@ use scenario::Scenario;
 /// unaccounted for): then the message names the seed.
 pub fn run<P: Policy, O: Observer>(
     scenario: &Scenario,
-    build: impl Fn(&Config) -> P,
+    build: impl Fn(&mut Config) -> P,
     seed: u64,
     observer: &mut O,
 ) -> Result<RunResult, SimError> {
@@ -55,7 +55,7 @@ pub fn run<P: Policy, O: Observer>(
 /// As [`run`].
 pub fn run_with<P: Policy, O: Observer>(
     scenario: &Scenario,
-    build: impl Fn(&Config) -> P,
+    build: impl Fn(&mut Config) -> P,
     seed: u64,
     options: Options,
     observer: &mut O,

@@ -10,6 +10,7 @@ use super::rng::{Purpose, Stream};
 use super::scenario::{Arrivals, Queueing, Rate, Scenario, Service};
 use super::task::{Block, Req};
 use crate::dispatcher::Config;
+use crate::event::NO_ROW;
 use crate::ids::Nanos;
 use crate::policy::Policy;
 use crate::topology::{FULL_CAPACITY, Topology};
@@ -113,7 +114,7 @@ fn requests_per_s(
     rate.load_pct.unwrap_or(50.0) / 100.0 * cpus * 1e9 / service.demand.mean_ns()
 }
 
-impl<P: Policy, O: Observer, B: Fn(&Config) -> P> Engine<'_, P, O, B> {
+impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
     pub fn begin_services(&mut self) {
         for service in 0..self.load.services.len() as u32 {
             let group = self.load.services[service as usize].group;
@@ -248,7 +249,7 @@ impl<P: Policy, O: Observer, B: Fn(&Config) -> P> Engine<'_, P, O, B> {
     fn wake_worker(&mut self, worker: u32) {
         let t = &mut self.tasks[worker as usize];
         t.woken_ns = self.now;
-        t.waker_pid = 0;
+        t.waker_row = NO_ROW;
         self.wake_now(worker);
     }
 

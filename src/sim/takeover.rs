@@ -13,7 +13,7 @@ use crate::ids::Nanos;
 use crate::limits::{RESCUE_NS, TIMER_PERIOD_NS};
 use crate::policy::Policy;
 
-impl<P: Policy, O: Observer, B: Fn(&Config) -> P> Engine<'_, P, O, B> {
+impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
     pub fn tick(&mut self) {
         self.tick_on = false;
         let limit_ns = self.scenario.dispatcher.takeover_us * 1000;

@@ -3,6 +3,7 @@
 
 use super::lists::{List, NONE};
 use super::rng::{Purpose, Stream};
+use crate::event::NO_ROW;
 use crate::ids::{Nanos, TaskId};
 
 /// Loops inside one another.
@@ -70,7 +71,7 @@ pub(crate) struct Task {
     pub fresh: bool,
     pub weight: u32,
     pub cgroup: u64,
-    pub waker_pid: u32,
+    pub waker_row: u32,
     pub seq: u32,
     pub prev_cpu: u32,
     /// Work of the present phase or request that is left.
@@ -87,8 +88,13 @@ pub(crate) struct Task {
     pub queued_ns: Nanos,
     pub runnable_since_ns: Nanos,
     pub woken_ns: Nanos,
-    /// How long it had waited before its last run, and the busy clock of its CPU when it left it.
+    /// How long it had waited before its last run.
     pub waited_ns: Nanos,
+    /// When its last record was written, whether it has run since, and after how long.
+    pub told_ns: Nanos,
+    pub has_run: bool,
+    pub told_wait_ns: Nanos,
+    /// The busy clock of its CPU when it left it.
     pub left_busy_ns: Nanos,
     pub wake_epoch: u32,
     /// Where it is in its program.
@@ -126,7 +132,7 @@ impl Task {
             fresh: true,
             weight: 100,
             cgroup: 0,
-            waker_pid: 0,
+            waker_row: NO_ROW,
             seq: 0,
             prev_cpu: 0,
             work_left_ns: 0,
@@ -140,6 +146,9 @@ impl Task {
             runnable_since_ns: 0,
             woken_ns: 0,
             waited_ns: 0,
+            told_ns: 0,
+            has_run: false,
+            told_wait_ns: 0,
             left_busy_ns: 0,
             wake_epoch: 0,
             pc: 0,

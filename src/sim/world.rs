@@ -31,7 +31,7 @@ fn at_ms(ms: f64) -> Nanos {
     EPOCH_NS + (ms * 1e6) as Nanos
 }
 
-impl<P: Policy, O: Observer, B: Fn(&Config) -> P> Engine<'_, P, O, B> {
+impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
     pub fn begin_world(&mut self) {
         let scenario = self.scenario;
         for (entry, other) in scenario.interference.iter().enumerate() {
@@ -227,7 +227,7 @@ impl<P: Policy, O: Observer, B: Fn(&Config) -> P> Engine<'_, P, O, B> {
         self.metrics.counts.restarts += 1;
         let mut config = self.config.clone();
         config.dispatcher_cpu = config.dispatcher_cpu.filter(|cpu| topology.cpu(*cpu).is_some());
-        let policy = Checked::new((self.build)(&config), OnViolation::Count);
+        let policy = Checked::new((self.build)(&mut config), OnViolation::Count);
         self.dispatcher = Some(Dispatcher::new(topology, config, policy));
         for cpu in 0..self.cpus.len() as u32 {
             self.mark(cpu);
