@@ -87,7 +87,7 @@ pub(crate) struct Machine {
     /// Tasks in lines that have someone before them, on all CPUs.
     pub waiters: u32,
     /// CPUs whose whole core is idle.
-    idle_core: Vec<u64>,
+    pub idle_core: Vec<u64>,
     /// Idle CPUs of each core.
     core_idle_cpus: Vec<u32>,
     llcs: Vec<LlcRow>,

@@ -63,6 +63,7 @@ pub struct ByOutcome {
 
 /// Commands by [`Reason`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[allow(missing_docs)] // the names are the reasons'
 pub struct ByReason {
     pub prev_idle: u64,
@@ -77,6 +78,16 @@ pub struct ByReason {
     pub starving: u64,
     pub preempts: u64,
     pub corrected: u64,
+    pub warm_wait: u64,
+    pub look_ahead: u64,
+    pub colder: u64,
+    pub less_loaded: u64,
+    pub nest: u64,
+    pub near_waker: u64,
+    pub stay: u64,
+    pub moved: u64,
+    pub urgent: u64,
+    pub too_long: u64,
 }
 
 impl ByOutcome {
@@ -112,6 +123,16 @@ impl ByReason {
             Reason::Starving { .. } => &mut self.starving,
             Reason::Preempts { .. } => &mut self.preempts,
             Reason::Corrected => &mut self.corrected,
+            Reason::WarmWait { .. } => &mut self.warm_wait,
+            Reason::LookAhead { .. } => &mut self.look_ahead,
+            Reason::Colder { .. } => &mut self.colder,
+            Reason::LessLoaded { .. } => &mut self.less_loaded,
+            Reason::Nest => &mut self.nest,
+            Reason::NearWaker => &mut self.near_waker,
+            Reason::Stay { .. } => &mut self.stay,
+            Reason::Move { .. } => &mut self.moved,
+            Reason::Urgent { .. } => &mut self.urgent,
+            Reason::TooLong { .. } => &mut self.too_long,
         } += 1;
     }
 }

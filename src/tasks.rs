@@ -41,7 +41,7 @@ pub(crate) struct Row {
     pub doubted: bool,
     /// It may not run everywhere: its words in the affinity table count.
     pub restricted: bool,
-    /// It waits in the ordered queue of one CPU because the policy wants that CPU for it.
+    /// It waits in the ordered queue of one CPU or domain because the policy wants that one for it.
     pub sticky: bool,
     pub pending: Pending,
     pub retries: u8,

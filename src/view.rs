@@ -12,6 +12,8 @@ use crate::reason::Reason;
 use crate::tasks::Tasks;
 use crate::topology::Topology;
 
+mod places;
+
 /// The machine at [`View::now`].
 pub struct View<'a> {
     pub(crate) now: Nanos,

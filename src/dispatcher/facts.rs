@@ -168,6 +168,11 @@ impl<P: Policy> Dispatcher<P> {
         // Taking entries out must not count as a change of what was just read.
         self.machine.cpus[cpu.idx()].depth = status.depth;
         self.cpu_changed(cpu);
+        if let Some(last) = before
+            && self.machine.is_idle(cpu)
+        {
+            self.policy.idled(self.now, cpu, last, status.since_ns.min(self.now), &view!(self));
+        }
         if status.held && self.machine.is_held(cpu) {
             self.evict(cpu);
         }
