@@ -58,6 +58,12 @@ impl CpuRow {
         self.line.len().saturating_sub(u32::from(!self.occupied))
     }
 
+    /// Does something run there, or does a higher class hold it?
+    #[inline]
+    pub fn is_occupied(&self) -> bool {
+        self.occupied
+    }
+
     /// Tasks that a new one would have before it, the running one included.
     #[inline]
     pub fn ahead(&self) -> u32 {

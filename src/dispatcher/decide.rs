@@ -127,6 +127,7 @@ impl<P: Policy> Dispatcher<P> {
             self.check_in(LINE_CHECK_NS);
         }
         self.queues.insert(row, queue, order, &mut self.tasks, &mut self.machine);
+        self.estimates.join(row, queue, self.config.slice_ns);
         self.offer = true;
     }
 
@@ -418,6 +419,7 @@ impl<P: Policy> Dispatcher<P> {
         let Choice { cpu, at_most_ns, preempt, reason, .. } = choice;
         let ahead = self.machine.cpus[cpu.idx()].ahead();
         let slice_ns = self.fair_turn(choice.slice_ns.clamp(*SLICE_NS.start(), *SLICE_NS.end()), ahead);
+        self.estimate_decision(row, cpu, slice_ns, preempt);
         self.machine.cpus[cpu.idx()].in_flight += 1;
         self.machine.refresh(cpu);
         let now = self.now;
