@@ -5,7 +5,7 @@
 //! daemon may let it count.
 
 use crate::event::Runnable;
-use crate::ids::{CpuId, Nanos, TaskId};
+use crate::ids::{CpuId, LlcId, Nanos, TaskId};
 use crate::limits::{RESCUE_NS, SLICE_NS};
 use crate::policy::{At, Needs, Pick, Placement, Policy};
 use crate::view::View;
@@ -143,6 +143,14 @@ impl<P: Policy> Policy for Checked<P> {
 
     fn may_pull(&self, now: Nanos, task: TaskId, from: CpuId, to: CpuId, view: &View) -> bool {
         self.inner.may_pull(now, task, from, to, view)
+    }
+
+    fn may_steal(&self, now: Nanos, task: TaskId, from: LlcId, to: CpuId, view: &View) -> bool {
+        self.inner.may_steal(now, task, from, to, view)
+    }
+
+    fn idled(&mut self, now: Nanos, cpu: CpuId, last: TaskId, since_ns: Nanos, view: &View) {
+        self.inner.idled(now, cpu, last, since_ns, view);
     }
 
     fn needs(&self) -> Needs {

@@ -25,11 +25,18 @@
 /// A view made of the dispatcher's parts, so that the policy can be borrowed beside it.
 macro_rules! view {
     ($d:expr) => {
-        crate::view::View { now: $d.now, machine: &$d.machine, tasks: &$d.tasks, queues: &$d.queues }
+        crate::view::View {
+            now: $d.now,
+            machine: &$d.machine,
+            tasks: &$d.tasks,
+            queues: &$d.queues,
+            estimates: &$d.estimates,
+        }
     };
 }
 
 mod decide;
+pub(crate) mod estimates;
 mod facts;
 mod outcome;
 
@@ -43,11 +50,13 @@ use crate::machine::Machine;
 use crate::ordered::NONE;
 use crate::policy::Policy;
 use crate::policy::params::Params;
+use crate::profile::Profile;
 use crate::queues::Queues;
 use crate::stats::Stats;
 use crate::tasks::{Marks, Row, Tasks};
 use crate::topology::Topology;
 use crate::view::View;
+use estimates::Estimates;
 use serde::{Deserialize, Serialize};
 
 /// What a dispatcher and its policy are told at the start.
@@ -66,6 +75,9 @@ pub struct Config {
     /// The policy's parameters.
     #[serde(default, skip_serializing_if = "Params::is_empty")]
     pub params: Params,
+    /// What losing cached state costs on this machine.
+    #[serde(default)]
+    pub profile: Profile,
 }
 
 impl Default for Config {
@@ -77,6 +89,7 @@ impl Default for Config {
             dispatcher_cpu: None,
             dispatcher_cpu_penalty: None,
             params: Params::default(),
+            profile: Profile::default(),
         }
     }
 }
@@ -90,6 +103,7 @@ pub struct Dispatcher<P> {
     machine: Machine,
     tasks: Tasks,
     queues: Queues,
+    estimates: Estimates,
     /// CPUs that became idle and have not been served since.
     asking: Marks,
     /// Something was put into an ordered queue since the idle CPUs were last asked.
@@ -116,12 +130,14 @@ impl<P: Policy> Dispatcher<P> {
         assert!(!topology.cpus.is_empty() && !topology.llcs.is_empty(), "a machine without CPUs");
         assert!(config.max_tasks <= MAX_TASKS, "at most {MAX_TASKS} tasks can be tracked");
         let id_limit = topology.id_limit;
+        let estimates = Estimates::new(policy.needs(), config.profile.clone(), &topology, config.max_tasks);
         let machine = Machine::new(topology, config.dispatcher_cpu, config.dispatcher_cpu_penalty);
         Self {
             policy,
             now: 0,
             tasks: Tasks::new(config.max_tasks, id_limit),
             queues: Queues::new(&machine, config.max_tasks),
+            estimates,
             asking: Marks::new(id_limit),
             offer: false,
             candidates: Vec::with_capacity(MAX_LOOK_AHEAD),
@@ -231,6 +247,7 @@ impl<P: Policy> Dispatcher<P> {
     #[inline]
     fn unlink(&mut self, row: u32) -> Option<CpuId> {
         self.unqueue(row);
+        self.estimates.leave(row);
         let r = self.row(row);
         if r.state == State::Committed {
             self.in_lines -= 1;

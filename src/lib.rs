@@ -23,7 +23,9 @@
 #![forbid(unsafe_code)]
 
 pub mod checked;
+pub mod completion;
 pub mod cpuset;
+pub mod decay;
 pub mod dispatcher;
 pub mod doctor;
 pub mod event;
@@ -43,3 +45,4 @@ mod tasks;
 pub mod topology;
 mod tournament;
 pub mod view;
+pub mod warmth;

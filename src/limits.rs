@@ -71,6 +71,17 @@ pub const REMEMBERED_LLCS: usize = 2;
 /// The largest time in a machine profile: one second.
 pub const MAX_PROFILE_NS: Nanos = 1_000_000_000;
 
+/// How long a run is taken to last before anything is known of anybody's.
+pub const PRIOR_RUN_NS: Nanos = 100_000;
+
+/// How long a CPU is taken to be away that a higher class holds. Longer than any wait for a CPU of ours, so that it is the
+/// last choice, and short enough that sums of it do not overflow.
+pub const HELD_WAIT_NS: Nanos = 1_000_000_000;
+
+/// Cgroups whose run lengths are kept, for tasks that have no history of their own (a power of two).
+pub const GROUP_SLOTS: usize = 1024;
+
+const _: () = assert!(GROUP_SLOTS.is_power_of_two());
 const _: () = assert!(TAKEOVER_LIMIT_NS + 2 * TIMER_PERIOD_NS < RESCUE_NS);
 const _: () = assert!(RESCUE_NS < WATCHDOG_NS / 2);
 const _: () = assert!(LINE_CHECK_NS <= LINE_WAIT_NS);

@@ -58,6 +58,12 @@ impl CpuRow {
         self.line.len().saturating_sub(u32::from(!self.occupied))
     }
 
+    /// Does something run there, or does a higher class hold it?
+    #[inline]
+    pub fn is_occupied(&self) -> bool {
+        self.occupied
+    }
+
     /// Tasks that a new one would have before it, the running one included.
     #[inline]
     pub fn ahead(&self) -> u32 {
@@ -87,7 +93,7 @@ pub(crate) struct Machine {
     /// Tasks in lines that have someone before them, on all CPUs.
     pub waiters: u32,
     /// CPUs whose whole core is idle.
-    idle_core: Vec<u64>,
+    pub idle_core: Vec<u64>,
     /// Idle CPUs of each core.
     core_idle_cpus: Vec<u32>,
     llcs: Vec<LlcRow>,

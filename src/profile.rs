@@ -77,6 +77,16 @@ pub enum ProfileError {
 const BUILT_IN: &[&str] =
     &[include_str!("../profiles/zen-chiplet.toml"), include_str!("../profiles/monolithic.toml")];
 
+impl Default for Profile {
+    /// `zen-chiplet`.
+    fn default() -> Self {
+        let (name, about, source) = (String::new(), String::new(), String::new());
+        let nothing =
+            Self { name, about, source, switch_ns: 0, wake_ns: 0, neighbour_pct: 0, levels: Vec::new() };
+        Self::built_in("zen-chiplet").unwrap_or(nothing)
+    }
+}
+
 impl Profile {
     /// Reads a profile from the text of a TOML file.
     ///

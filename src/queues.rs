@@ -27,7 +27,7 @@ pub(crate) struct Queues {
     pub movable: Vec<u64>,
     movable_count: Vec<u32>,
     pub waiting: u32,
-    /// Of those: in the queue of one CPU by the policy's wish.
+    /// Of those: in the queue of one CPU or domain by the policy's wish.
     pub sticky: u32,
 }
 
@@ -154,6 +154,10 @@ impl Queues {
     }
 
     fn counted(&mut self, queue: usize, row: u32, tasks: &Tasks, machine: &mut Machine, joined: bool) {
+        let r = &tasks.rows[row as usize];
+        if r.sticky {
+            self.sticky = if joined { self.sticky + 1 } else { self.sticky - 1 };
+        }
         if queue < self.llcs {
             let cpus = machine.llc_cpus(LlcId(queue as u32)).max(1);
             self.crowd.set(queue, self.ordered.len(queue).saturating_mul(WAITER_PER_CPU) / cpus);
@@ -162,10 +166,6 @@ impl Queues {
         let cpu = CpuId((queue - self.llcs) as u32);
         machine.cpus[cpu.idx()].pinned = self.ordered.len(queue);
         machine.refresh(cpu);
-        let r = &tasks.rows[row as usize];
-        if r.sticky {
-            self.sticky = if joined { self.sticky + 1 } else { self.sticky - 1 };
-        }
         if r.allowed_cpus > 1 || !r.restricted {
             let count = &mut self.movable_count[cpu.idx()];
             *count = if joined { *count + 1 } else { *count - 1 };

@@ -55,6 +55,62 @@ pub enum Reason {
     },
     /// The policy proposed a CPU that the task may not use; the dispatcher chose one that it may.
     Corrected,
+    /// It waits for the CPU that it is warm on: the wait is expected to be within its budget.
+    WarmWait {
+        /// The expected wait.
+        wait_ns: u32,
+        /// How long it may be.
+        budget_ns: u32,
+    },
+    /// A CPU asked, and this task is still warm there: it goes before those that are not.
+    LookAhead {
+        /// How many it went before.
+        passed: u32,
+        /// How warm, of 1024.
+        warmth: u32,
+    },
+    /// An idle CPU that nobody is expected back on soon.
+    Colder {
+        /// Nearer idle CPUs that were left to those who slept only for a moment.
+        skipped: u32,
+    },
+    /// An LLC domain that has less to do than its own.
+    LessLoaded {
+        /// By how much: in percent of its own domain's load, or in microseconds of completion time.
+        gain: u32,
+    },
+    /// An idle CPU of the nest: the CPUs that are kept in use.
+    Nest,
+    /// An idle CPU near the task that woke it.
+    NearWaker,
+    /// Waiting for its previous CPU costs least.
+    Stay {
+        /// The expected wait there.
+        wait_ns: u32,
+        /// What fetching its state again costs there.
+        refill_ns: u32,
+        /// The cheapest other CPU, wait and refill together (`u32::MAX`: there is none).
+        other_ns: u32,
+    },
+    /// Another CPU costs less than waiting for the previous one.
+    Move {
+        /// The expected wait there.
+        wait_ns: u32,
+        /// What fetching its state again costs there.
+        refill_ns: u32,
+        /// What the previous CPU would have cost, wait and refill together (`u32::MAX`: it cannot be had).
+        stay_ns: u32,
+    },
+    /// It is latency-critical and does not wait while another CPU is free.
+    Urgent {
+        /// What it had saved by waiting.
+        cost_ns: u32,
+    },
+    /// The cheapest CPU would keep it waiting beyond the bound.
+    TooLong {
+        /// The expected wait there.
+        wait_ns: u32,
+    },
 }
 
 impl fmt::Display for Reason {
@@ -76,6 +132,47 @@ impl fmt::Display for Reason {
             }
             Reason::Preempts { lead_us } => write!(f, "the task running there is {lead_us} us ahead of it"),
             Reason::Corrected => write!(f, "the proposed CPU is not allowed for it; this one is"),
+            Reason::WarmWait { wait_ns, budget_ns } => {
+                write!(f, "warm here: a wait of {} is within its {}", us(wait_ns), us(budget_ns))
+            }
+            Reason::LookAhead { passed, warmth } => {
+                write!(f, "still warm here ({warmth} of 1024): went before {passed} others")
+            }
+            Reason::Colder { skipped } => {
+                write!(f, "an idle CPU; {skipped} nearer are left to those who slept for a moment")
+            }
+            Reason::LessLoaded { gain } => write!(f, "another LLC domain has less to do (by {gain})"),
+            Reason::Nest => write!(f, "an idle CPU of the nest"),
+            Reason::NearWaker => write!(f, "an idle CPU near the task that woke it"),
+            Reason::Stay { wait_ns, refill_ns, other_ns } => {
+                let (wait, refill) = (us(wait_ns), us(refill_ns));
+                write!(f, "stays: wait {wait} + refill {refill}, {} elsewhere", us_or_none(other_ns))
+            }
+            Reason::Move { wait_ns, refill_ns, stay_ns } => {
+                let (wait, refill) = (us(wait_ns), us(refill_ns));
+                write!(f, "moves: wait {wait} + refill {refill}, {} if it stayed", us_or_none(stay_ns))
+            }
+            Reason::Urgent { cost_ns } => {
+                write!(f, "latency-critical: does not wait, which costs {}", us(cost_ns))
+            }
+            Reason::TooLong { wait_ns } => {
+                write!(f, "the cheapest CPU is free only in {}, beyond the bound", us(wait_ns))
+            }
         }
     }
+}
+
+fn us(ns: u32) -> String {
+    format!("{:.1} us", f64::from(ns) / 1000.0)
+}
+
+fn us_or_none(ns: u32) -> String {
+    if ns == u32::MAX { "impossible".into() } else { us(ns) }
+}
+
+/// Nanoseconds as they are kept in a reason: at most 4.3 s.
+#[inline]
+#[must_use]
+pub fn short(ns: crate::ids::Nanos) -> u32 {
+    ns.min(crate::ids::Nanos::from(u32::MAX)) as u32
 }

@@ -48,6 +48,50 @@ pub struct Stats {
     pub asks_doubted: u64,
     /// Slices shortened because many wait.
     pub slices_shortened: u64,
+    /// How long tasks waited for CPUs that were not free, against what the dispatcher expected (kept for policies that need
+    /// completion times).
+    pub wait_error: EstimateError,
+    /// How long it took until tasks started on idle CPUs; the expected wait is 0.
+    pub start_error: EstimateError,
+}
+
+/// Predicted times against what became of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EstimateError {
+    /// Predictions that were compared.
+    pub count: u64,
+    /// Sum of what was predicted.
+    pub predicted_ns: u64,
+    /// Sum of what came.
+    pub actual_ns: u64,
+    /// Sum of the distances between the two.
+    pub distance_ns: u64,
+    /// Predictions by distance: number `i` counts those of 2^i ns up to twice that (the first from 0, the last without end).
+    pub by_distance: [u64; 32],
+}
+
+impl EstimateError {
+    /// A prediction meets the truth.
+    pub fn add(&mut self, predicted_ns: u64, actual_ns: u64) {
+        let distance_ns = predicted_ns.abs_diff(actual_ns);
+        self.count += 1;
+        self.predicted_ns = self.predicted_ns.saturating_add(predicted_ns);
+        self.actual_ns = self.actual_ns.saturating_add(actual_ns);
+        self.distance_ns = self.distance_ns.saturating_add(distance_ns);
+        self.by_distance[distance_ns.checked_ilog2().unwrap_or(0).min(31) as usize] += 1;
+    }
+
+    /// Mean of (predicted - actual): above 0 if too much was expected.
+    #[must_use]
+    pub fn bias_ns(&self) -> f64 {
+        (self.predicted_ns as f64 - self.actual_ns as f64) / self.count.max(1) as f64
+    }
+
+    /// Mean distance of prediction and truth.
+    #[must_use]
+    pub fn mean_distance_ns(&self) -> f64 {
+        self.distance_ns as f64 / self.count.max(1) as f64
+    }
 }
 
 /// Commands by [`Outcome`].
@@ -63,6 +107,7 @@ pub struct ByOutcome {
 
 /// Commands by [`Reason`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[allow(missing_docs)] // the names are the reasons'
 pub struct ByReason {
     pub prev_idle: u64,
@@ -77,6 +122,16 @@ pub struct ByReason {
     pub starving: u64,
     pub preempts: u64,
     pub corrected: u64,
+    pub warm_wait: u64,
+    pub look_ahead: u64,
+    pub colder: u64,
+    pub less_loaded: u64,
+    pub nest: u64,
+    pub near_waker: u64,
+    pub stay: u64,
+    pub moved: u64,
+    pub urgent: u64,
+    pub too_long: u64,
 }
 
 impl ByOutcome {
@@ -112,6 +167,16 @@ impl ByReason {
             Reason::Starving { .. } => &mut self.starving,
             Reason::Preempts { .. } => &mut self.preempts,
             Reason::Corrected => &mut self.corrected,
+            Reason::WarmWait { .. } => &mut self.warm_wait,
+            Reason::LookAhead { .. } => &mut self.look_ahead,
+            Reason::Colder { .. } => &mut self.colder,
+            Reason::LessLoaded { .. } => &mut self.less_loaded,
+            Reason::Nest => &mut self.nest,
+            Reason::NearWaker => &mut self.near_waker,
+            Reason::Stay { .. } => &mut self.stay,
+            Reason::Move { .. } => &mut self.moved,
+            Reason::Urgent { .. } => &mut self.urgent,
+            Reason::TooLong { .. } => &mut self.too_long,
         } += 1;
     }
 }

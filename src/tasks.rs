@@ -41,7 +41,7 @@ pub(crate) struct Row {
     pub doubted: bool,
     /// It may not run everywhere: its words in the affinity table count.
     pub restricted: bool,
-    /// It waits in the ordered queue of one CPU because the policy wants that CPU for it.
+    /// It waits in the ordered queue of one CPU or domain because the policy wants that one for it.
     pub sticky: bool,
     pub pending: Pending,
     pub retries: u8,
@@ -61,6 +61,8 @@ pub(crate) struct Row {
     pub at_most_ns: Nanos,
     pub since_ns: Nanos,
     pub due_ns: Nanos,
+    /// When its latest record came.
+    pub told_ns: Nanos,
     /// The reason it was put into an ordered queue with.
     pub queued_for: Option<Reason>,
 }
@@ -102,6 +104,7 @@ impl Row {
             at_most_ns: 0,
             since_ns: 0,
             due_ns: 0,
+            told_ns: 0,
             queued_for: None,
         }
     }

@@ -4,6 +4,7 @@
 //! A view answers questions and changes nothing. All answers respect the affinity of the task that is asked about,
 //! and none is ever the dispatcher's own CPU while another one is allowed.
 
+use crate::dispatcher::estimates::Estimates;
 use crate::event::Runnable;
 use crate::ids::{CpuId, LlcId, Nanos, TaskId};
 use crate::machine::Machine;
@@ -12,13 +13,21 @@ use crate::reason::Reason;
 use crate::tasks::Tasks;
 use crate::topology::Topology;
 
+mod places;
+
 /// The machine at [`View::now`].
 pub struct View<'a> {
     pub(crate) now: Nanos,
     pub(crate) machine: &'a Machine,
     pub(crate) tasks: &'a Tasks,
     pub(crate) queues: &'a Queues,
+    pub(crate) estimates: &'a Estimates,
 }
+
+mod estimate;
+mod idle;
+
+pub use idle::IdleCpus;
 
 impl View<'_> {
     /// The time of this view.

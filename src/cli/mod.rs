@@ -5,6 +5,7 @@ mod doctor;
 mod monitor;
 mod policies;
 mod sibling;
+mod sim;
 mod status;
 mod topology;
 
@@ -47,6 +48,8 @@ enum Command {
     Doctor(doctor::Args),
     /// Show the machine as the scheduler sees it
     Topology(topology::Args),
+    /// Run a scenario in the simulator, under one or more policies
+    Sim(sim::Args),
     /// List the policies, or describe one
     Policies(policies::Args),
 }
@@ -68,6 +71,7 @@ pub fn main() -> ExitCode {
         Command::Bench { args } => sibling::exec("hearth-bench", &args),
         Command::Doctor(args) => doctor::run(args),
         Command::Topology(args) => topology::run(&args),
+        Command::Sim(args) => sim::run(&args),
         Command::Policies(args) => policies::run(&args),
     };
     match exit {

@@ -114,7 +114,11 @@ impl<P: Policy> Dispatcher<P> {
             At::Cpu { at_most_ns, .. } => at_most_ns,
             At::Home | At::Llc(_) => self.config.line_wait_ns,
         };
-        let sticky = self.queues.cpu_of(queue).is_some() && matches!(at, At::Cpu { .. });
+        let sticky = match at {
+            At::Home => false,
+            At::Llc(llc) => queue == Queues::of_llc(llc),
+            At::Cpu { .. } => self.queues.cpu_of(queue).is_some(),
+        };
         let r = self.row(row);
         r.sticky = sticky;
         r.due_ns = now.saturating_add(at_most_ns);
@@ -123,6 +127,7 @@ impl<P: Policy> Dispatcher<P> {
             self.check_in(LINE_CHECK_NS);
         }
         self.queues.insert(row, queue, order, &mut self.tasks, &mut self.machine);
+        self.estimates.join(row, queue, self.config.slice_ns);
         self.offer = true;
     }
 
@@ -345,14 +350,20 @@ impl<P: Policy> Dispatcher<P> {
         }
     }
 
-    /// May `cpu` have a task that waits in this queue? Who waits for another CPU by the policy's wish: if it agrees.
+    /// May `cpu` have a task that waits in this queue? Who waits for another CPU or domain by the policy's wish: if it agrees.
     fn may_take(&self, row: u32, queue: usize, cpu: CpuId) -> bool {
         let r = &self.tasks.rows[row as usize];
+        if !r.sticky || r.due_ns <= self.now {
+            return true;
+        }
         match self.queues.cpu_of(queue) {
-            Some(from) if r.sticky && from != cpu && r.due_ns > self.now => {
-                self.policy.may_pull(self.now, r.fact.task, from, cpu, &view!(self))
+            Some(from) if from != cpu => self.policy.may_pull(self.now, r.fact.task, from, cpu, &view!(self)),
+            Some(_) => true,
+            None => {
+                let from = LlcId(queue as u32);
+                self.machine.llc_of(cpu) == Some(from)
+                    || self.policy.may_steal(self.now, r.fact.task, from, cpu, &view!(self))
             }
-            _ => true,
         }
     }
 
@@ -408,6 +419,7 @@ impl<P: Policy> Dispatcher<P> {
         let Choice { cpu, at_most_ns, preempt, reason, .. } = choice;
         let ahead = self.machine.cpus[cpu.idx()].ahead();
         let slice_ns = self.fair_turn(choice.slice_ns.clamp(*SLICE_NS.start(), *SLICE_NS.end()), ahead);
+        self.estimate_decision(row, cpu, slice_ns, preempt);
         self.machine.cpus[cpu.idx()].in_flight += 1;
         self.machine.refresh(cpu);
         let now = self.now;

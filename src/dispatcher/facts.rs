@@ -28,9 +28,11 @@ impl<P: Policy> Dispatcher<P> {
                     self.row(row).fact.cgroup = *cgroup;
                 }
             }
-            // Nothing here depends on what a task has in the caches; it keeps its row and its place.
+            // It keeps its row and its place.
             Event::Exec(task) => {
-                self.claim(*task);
+                if let Some(row) = self.claim(*task) {
+                    self.estimates.exec(row);
+                }
             }
             Event::Exit(task) => self.exit(*task),
             Event::Resync => self.resync(),
@@ -66,6 +68,7 @@ impl<P: Policy> Dispatcher<P> {
         // The list of pending rows runs through this row: it keeps its place there, to be skipped or used.
         let row = self.row(task.idx);
         *row = Row { pending: row.pending, pending_next: row.pending_next, ..Row::born(task) };
+        self.estimates.clear(task.idx);
         Some(task.idx)
     }
 
@@ -76,6 +79,7 @@ impl<P: Policy> Dispatcher<P> {
         if let Some(cpu) = left {
             self.cpu_changed(cpu);
         }
+        self.estimates.clear(row);
         let task = self.row(row).fact.task;
         self.policy.forget(task);
     }
@@ -123,6 +127,8 @@ impl<P: Policy> Dispatcher<P> {
         row.retries = 0;
         row.since_ns = now;
         self.tasks.push_pending(index, Pending::Place);
+        self.estimate_run(index, runnable, age > 0);
+        self.row(index).told_ns = now;
         // A rescan of what is known repeats old run time: it is charged once.
         if age > 0 {
             self.stats.charges_capped += u64::from(runnable.ran_ns > max_ran_ns);
@@ -136,6 +142,7 @@ impl<P: Policy> Dispatcher<P> {
         let queued = self.row(index).queue != NONE;
         self.unqueue(index);
         if queued {
+            self.estimates.leave(index);
             self.tasks.push_pending(index, Pending::Place);
         }
         if !self.tasks.restrict(index, cpus.words(), &self.machine) {
@@ -150,6 +157,7 @@ impl<P: Policy> Dispatcher<P> {
             return;
         }
         let before = self.machine.set_status(status);
+        self.estimates.read(status);
         if before != status.curr
             && let Some(task) = before
         {
@@ -162,12 +170,18 @@ impl<P: Policy> Dispatcher<P> {
         while self.machine.cpus[cpu.idx()].line.len() > status.depth {
             let Some(oldest) = self.machine.cpus[cpu.idx()].line.first() else { break };
             self.tasks.leave_line(oldest, &mut self.machine);
+            self.estimates.leave(oldest);
             self.in_lines -= 1;
             self.step(oldest, Fact::Left);
         }
         // Taking entries out must not count as a change of what was just read.
         self.machine.cpus[cpu.idx()].depth = status.depth;
         self.cpu_changed(cpu);
+        if let Some(last) = before
+            && self.machine.is_idle(cpu)
+        {
+            self.policy.idled(self.now, cpu, last, status.since_ns.min(self.now), &view!(self));
+        }
         if status.held && self.machine.is_held(cpu) {
             self.evict(cpu);
         }
@@ -186,6 +200,7 @@ impl<P: Policy> Dispatcher<P> {
         }
         let left = self.unlink(index);
         self.step(index, Fact::Seen);
+        self.score_start(index, status.cpu, status.since_ns);
         if let Some(cpu) = left.filter(|&cpu| cpu != status.cpu) {
             self.cpu_changed(cpu);
         }
@@ -230,6 +245,7 @@ impl<P: Policy> Dispatcher<P> {
         let queue = self.queues.of_cpu(cpu);
         while let Some(row) = self.queues.ordered.first(queue) {
             self.queues.remove(row, &mut self.tasks, &mut self.machine);
+            self.estimates.leave(row);
             self.tasks.push_pending(row, Pending::Place);
         }
     }
@@ -237,9 +253,11 @@ impl<P: Policy> Dispatcher<P> {
     /// Nothing that is believed to wait in HOLD queues is certain any more; what waits in lines is doubtful.
     fn resync(&mut self) {
         self.stats.resyncs += 1;
+        self.estimates.resync();
         for queue in 0..self.queues.count() {
             while let Some(row) = self.queues.ordered.first(queue) {
                 self.queues.remove(row, &mut self.tasks, &mut self.machine);
+                self.estimates.leave(row);
                 self.step(row, Fact::Dropped);
             }
         }

@@ -28,6 +28,9 @@ impl<P: Policy> Dispatcher<P> {
                 None => self.settle_hold(command, outcome),
                 Some(_) => self.settle_recall(command, outcome),
             };
+        if ours && !moved {
+            self.estimate_refusal(command.task.idx);
+        }
         // A task that was on its way is in the line now: nothing changed for those behind it. If it is not, the CPU may be
         // free after all, and someone else may have it.
         if !moved {

@@ -56,7 +56,8 @@ pub enum Placement {
 pub enum At {
     /// That of the task's domain: its LLC, or a single CPU if its affinity is narrower.
     Home,
-    /// That of this LLC domain (where the task may use all of it; else as `Home`).
+    /// That of this LLC domain (where the task may use all of it; else as `Home`). CPUs of other domains have to ask
+    /// [`Policy::may_steal`] before they take it from there.
     Llc(LlcId),
     /// That of a single CPU.
     Cpu {
@@ -117,6 +118,18 @@ pub trait Policy {
     fn may_pull(&self, now: Nanos, task: TaskId, from: CpuId, to: CpuId, view: &View) -> bool {
         let _ = (now, task, from, to, view);
         true
+    }
+
+    /// CPU `to` has nothing to do and `task` waits in the queue of domain `from` by the policy's wish ([`At::Llc`]): may `to`,
+    /// which is in another domain, have it? Not asked once the task has waited for `line_wait_ns`: then it may.
+    fn may_steal(&self, now: Nanos, task: TaskId, from: LlcId, to: CpuId, view: &View) -> bool {
+        let _ = (now, task, from, to, view);
+        true
+    }
+
+    /// `cpu` has nothing to do since `since_ns`, when `last` left it (to sleep, for good, or for another CPU).
+    fn idled(&mut self, now: Nanos, cpu: CpuId, last: TaskId, since_ns: Nanos, view: &View) {
+        let _ = (now, cpu, last, since_ns, view);
     }
 
     /// What the dispatcher shall keep for this policy.

@@ -5,7 +5,7 @@ use super::params::{Param, ParamError, Params};
 use super::{Needs, Pick, Placement, Policy, fifo::Fifo, vtime::Vtime};
 use crate::dispatcher::Config;
 use crate::event::Runnable;
-use crate::ids::{CpuId, Nanos, TaskId};
+use crate::ids::{CpuId, LlcId, Nanos, TaskId};
 use crate::view::View;
 
 /// A policy of any kind. `Send`: it is made where options are read, and runs in the dispatcher's thread.
@@ -117,6 +117,12 @@ impl Policy for AnyPolicy {
     }
     fn may_pull(&self, now: Nanos, task: TaskId, from: CpuId, to: CpuId, view: &View) -> bool {
         (**self).may_pull(now, task, from, to, view)
+    }
+    fn may_steal(&self, now: Nanos, task: TaskId, from: LlcId, to: CpuId, view: &View) -> bool {
+        (**self).may_steal(now, task, from, to, view)
+    }
+    fn idled(&mut self, now: Nanos, cpu: CpuId, last: TaskId, since_ns: Nanos, view: &View) {
+        (**self).idled(now, cpu, last, since_ns, view);
     }
     fn needs(&self) -> Needs {
         (**self).needs()

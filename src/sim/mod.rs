@@ -1,6 +1,64 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A simulated machine and kernel that drive the same [`crate::dispatcher::Dispatcher`] as the daemon does,
 //! deterministically: same scenario, policy and seed, same bytes.
+//!
+//! Modules, in reading order: [`scenario`] (what is simulated), [`result`] (what comes out, and who may watch), then
+//! `engine` (the loop), `kernel`, `cpu`, `takeover` (the kernel side), `driver` (the daemon's loop), `cache` (true cache
+//! state), `load` and `service` (what tasks and clients do), `world` (what comes from outside), `metrics`, `audit` (what must hold).
 
+mod agenda;
+mod audit;
+mod cache;
+mod cpu;
+mod driver;
+mod engine;
+mod kernel;
+mod lists;
+mod load;
+mod metrics;
+mod program;
 pub mod result;
+mod rng;
+mod sabotage;
 pub mod scenario;
+mod service;
+mod takeover;
+mod task;
+mod world;
+
+pub use engine::{Options, SimError};
+pub use sabotage::Sabotage;
+
+use crate::dispatcher::Config;
+use crate::policy::Policy;
+use result::{Observer, RunResult};
+use scenario::Scenario;
+
+/// Runs a scenario under a policy. `build` makes the policy (anew each time the daemon attaches: see
+/// [`scenario::Hotplug`]); every policy runs inside [`crate::checked::Checked`].
+///
+/// # Errors
+/// If the scenario is not valid, or something happened that must not (a lost task, a broken promise of the policy, work
+/// unaccounted for): then the message names the seed.
+pub fn run<P: Policy, O: Observer>(
+    scenario: &Scenario,
+    build: impl Fn(&mut Config) -> P,
+    seed: u64,
+    observer: &mut O,
+) -> Result<RunResult, SimError> {
+    run_with(scenario, build, seed, Options::default(), observer)
+}
+
+/// The same with [`Options`].
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with<P: Policy, O: Observer>(
+    scenario: &Scenario,
+    build: impl Fn(&mut Config) -> P,
+    seed: u64,
+    options: Options,
+    observer: &mut O,
+) -> Result<RunResult, SimError> {
+    engine::Engine::new(scenario, build, seed, options, observer)?.run()
+}
