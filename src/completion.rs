@@ -29,6 +29,7 @@ pub mod published;
 
 pub use histogram::Histogram;
 
+use self::histogram::MAX_RUN_NS;
 use crate::event::{CpuStatus, Runnable, Why};
 use crate::ids::{CpuId, LlcId, Nanos};
 use crate::limits::{GROUP_SLOTS, HELD_WAIT_NS, PRIOR_RUN_NS};
@@ -323,7 +324,7 @@ impl Completion {
     #[must_use]
     pub fn median_residual_ns(&self, cpu: CpuId, occupant: Occupant, now: Nanos) -> Nanos {
         let Some((runs, age_ns, cpu)) = self.run_on(cpu, occupant, now) else { return held_ns(occupant) };
-        cpu.on_its_clock(runs.median_rest_ns(age_ns).unwrap_or_else(|| PRIOR_RUN_NS.max(age_ns)))
+        cpu.on_its_clock(runs.median_rest_ns(age_ns).unwrap_or_else(|| prior_ns(age_ns)))
     }
 
     /// How long the occupant keeps those who wait from running.
@@ -402,7 +403,13 @@ fn held_ns(occupant: Occupant) -> Nanos {
 
 #[inline]
 fn rest_ns(runs: &Histogram, age_ns: Nanos, at_most_ns: Nanos) -> Nanos {
-    runs.rest_ns(age_ns, at_most_ns).unwrap_or_else(|| PRIOR_RUN_NS.max(age_ns).min(at_most_ns))
+    runs.rest_ns(age_ns, at_most_ns).unwrap_or_else(|| prior_ns(age_ns).min(at_most_ns))
+}
+
+/// What a run has left if nothing is known of anybody's.
+#[cold]
+fn prior_ns(age_ns: Nanos) -> Nanos {
+    age_ns.clamp(PRIOR_RUN_NS, MAX_RUN_NS)
 }
 
 /// Time on a CPU as time on one of full capacity.
@@ -421,3 +428,6 @@ fn group_slot(cgroup: u64) -> usize {
     let bits = GROUP_SLOTS.trailing_zeros();
     (cgroup.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - bits)) as usize
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,7 +30,7 @@ pub struct Level {
     pub scope: Scope,
     /// Own run time after which 63 % of what was missing is there again.
     pub fill_ns: Nanos,
-    /// Foreign run time after which 63 % of what was there is lost.
+    /// Foreign run time after which 63 % of what was there is lost; for a level of a domain, that of all its CPUs together.
     pub evict_ns: Nanos,
     /// Extra time that a task needs until all of it is fetched again.
     pub refill_ns: Nanos,

@@ -359,3 +359,6 @@ impl Level {
         decay::of(balance, ONE - left) + decay::of(before, left)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -73,7 +73,8 @@ impl Clocks {
     #[must_use]
     pub fn cpu(&self, cpu: CpuId, now: Nanos, ahead_ns: Nanos) -> Nanos {
         self.cpus.get(cpu.idx()).map_or(0, |cpu| {
-            let running_ns = if cpu.occupied { now.saturating_sub(cpu.since_ns) + ahead_ns } else { 0 };
+            let running_ns =
+                if cpu.occupied { now.saturating_sub(cpu.since_ns).saturating_add(ahead_ns) } else { 0 };
             cpu.busy_ns.saturating_add(running_ns)
         })
     }
