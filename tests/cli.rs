@@ -41,7 +41,7 @@ fn help_documents_every_exit_code() {
     ] {
         assert!(help.contains(part), "{part:?} is not in\n{help}");
     }
-    for command in ["run", "status", "monitor", "bench", "doctor", "topology", "policies"] {
+    for command in ["run", "status", "monitor", "bench", "calibrate", "doctor", "topology", "policies"] {
         assert!(help.contains(&format!("\n  {command} ")), "{command} is not in\n{help}");
     }
     assert_eq!(stdout(&hearth(&["-V"])), format!("hearth {}\n", env!("CARGO_PKG_VERSION")));

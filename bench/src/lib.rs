@@ -3,6 +3,7 @@
 //!
 //! - [`schbench`]: wakeup and request latency, with the threads and figures of schbench
 //! - [`affinity_race`]: changes of affinity against wakeups, and a check of where threads run
+//! - [`calibrate`]: what losing cached state costs on this machine, written as a profile
 //! - [`hist`]: latency histograms with schbench's arithmetic
 //! - [`gate`], [`clock`]: the wakeup that is measured, and the clock it is measured with
 //! - [`host`]: what a report says about the machine
@@ -11,6 +12,7 @@
 #![deny(unsafe_code)]
 
 pub mod affinity_race;
+pub mod calibrate;
 pub mod clock;
 pub mod gate;
 pub mod hist;

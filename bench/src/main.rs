@@ -5,6 +5,7 @@
 
 use clap::{Parser, Subcommand};
 use hearth_bench::affinity_race;
+use hearth_bench::calibrate;
 use hearth_bench::schbench::{self, Outcome};
 use hearth_bench::{FAILED, USAGE};
 use std::io::{self, Write};
@@ -24,6 +25,7 @@ struct Cli {
 enum Command {
     Schbench(schbench::Options),
     AffinityRace(affinity_race::Options),
+    Calibrate(calibrate::Options),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Schbench(options) => schbench::run(options, &command_line.join(" ")),
         Command::AffinityRace(options) => affinity_race::run(options),
+        Command::Calibrate(options) => calibrate::run(options),
     };
     match result {
         Ok(Outcome::Complete) => ExitCode::SUCCESS,

@@ -73,6 +73,36 @@ pub fn set_affinity(tid: u32, cpus: &[usize]) -> io::Result<()> {
     }
 }
 
+/// How often the calling thread lost its CPU so far, by its own will or not.
+pub fn context_switches() -> u64 {
+    // SAFETY: an all-zero rusage is a valid value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is a live rusage that the kernel fills.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    // It cannot fail with these arguments; zeroes would only mean that no disturbance is seen.
+    usage.ru_nvcsw.unsigned_abs() + usage.ru_nivcsw.unsigned_abs()
+}
+
+/// CPU time that the calling thread has used so far.
+pub fn thread_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a live timespec that the kernel fills. It cannot fail with this clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Throws every cache line of `bytes` out of all caches of the machine.
+#[cfg(target_arch = "x86_64")]
+pub fn flush(bytes: &[u8]) {
+    use std::arch::x86_64::{_mm_clflush, _mm_mfence};
+    for line in bytes.chunks(64) {
+        // SAFETY: the address lies in a live slice; flushing changes no content. Every x86-64 CPU has CLFLUSH.
+        unsafe { _mm_clflush(line.as_ptr()) };
+    }
+    // SAFETY: a fence touches no memory. Every x86-64 CPU has MFENCE.
+    unsafe { _mm_mfence() };
+}
+
 /// 0 until a request to end arrives, then the number of the signal.
 static END_SIGNAL: AtomicU32 = AtomicU32::new(0);
 

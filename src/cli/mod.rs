@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command line of `hearth`. One file per subcommand; each answers with an exit code.
 
+mod calibrate;
 mod doctor;
 mod monitor;
 mod policies;
@@ -44,6 +45,9 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Measure what losing cached state costs here, and write a profile (starts hearth-bench)
+    #[command(disable_help_flag = true)]
+    Calibrate(calibrate::Args),
     /// Say what this machine lacks to attach, and what works without
     Doctor(doctor::Args),
     /// Show the machine as the scheduler sees it
@@ -69,6 +73,7 @@ pub fn main() -> ExitCode {
         Command::Status(args) => status::run(&args),
         Command::Monitor(args) => monitor::run(args),
         Command::Bench { args } => sibling::exec("hearth-bench", &args),
+        Command::Calibrate(args) => calibrate::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Topology(args) => topology::run(&args),
         Command::Sim(args) => sim::run(&args),
