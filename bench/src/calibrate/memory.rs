@@ -139,6 +139,11 @@ impl Set {
         self.rng >> 33
     }
 
+    /// Cache lines in the set.
+    pub fn lines(&self) -> usize {
+        self.lines
+    }
+
     /// All of its memory, for flushing.
     pub fn bytes(&self) -> &[u8] {
         self.buffer.bytes()

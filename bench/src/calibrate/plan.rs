@@ -43,9 +43,10 @@ pub fn set_sizes(caches: &Caches, to_llc: bool) -> Vec<usize> {
 pub fn evict_amounts(level: Level, caches: &Caches) -> Vec<usize> {
     let (holds, eighths): (usize, &[usize]) = match level {
         Level::L1 => (caches.l1_bytes / LINE, &[1, 2, 4, 6, 8, 12, 16, 32, 64]),
-        Level::L2 => (caches.l2_bytes / LINE, &[1, 2, 4, 6, 8, 12, 16, 32, 64]),
+        // Further on, some LLCs let go of what was used in L2 only: another cost, and another curve.
+        Level::L2 => (caches.l2_bytes / LINE, &[1, 2, 4, 6, 8, 10, 12, 16]),
         Level::Tlb => (TLB_ENTRIES, &[1, 2, 4, 6, 8, 12, 16, 32]),
-        Level::Llc => (caches.llc_bytes / LINE, &[1, 2, 4, 8, 12, 16, 24]),
+        Level::Llc => (caches.llc_bytes / LINE, &[1, 2, 3, 4, 6, 8, 12]),
     };
     let parts = eighths.iter().map(|eighths| holds * eighths / 8);
     // L2 is swept from about 10 us of the antagonist's time on.
@@ -56,7 +57,7 @@ pub fn evict_amounts(level: Level, caches: &Caches) -> Vec<usize> {
 /// Numbers of random reads by which filling is followed.
 pub fn fill_reads(level: Level, caches: &Caches) -> Vec<usize> {
     let lines = level.shape(caches).lines;
-    [lines / 4, lines / 2, lines, lines * 3 / 2, lines * 2, lines * 4].to_vec()
+    [lines / 4, lines / 2, lines, lines * 3 / 2, lines * 2, lines * 3].to_vec()
 }
 
 /// Levels that can be told apart on this machine in the time there is.
@@ -137,11 +138,10 @@ impl Results {
         self.0.iter().filter_map(|(&probe, samples)| Some((probe, samples.summary()?)))
     }
 
-    /// Percent of all samples during which the thread lost its CPU.
+    /// Percent of the samples during which the thread lost its CPU, on the average of all quantities.
     pub fn disturbed_pct(&self) -> f64 {
-        let all: usize = self.0.values().map(Samples::count).sum();
-        let disturbed: usize = self.0.values().map(Samples::disturbed).sum();
-        disturbed as f64 * 100.0 / all.max(1) as f64
+        let share = |samples: &Samples| samples.disturbed() as f64 / samples.count().max(1) as f64;
+        self.0.values().map(share).sum::<f64>() * 100.0 / self.0.len().max(1) as f64
     }
 
     /// Results made by hand.

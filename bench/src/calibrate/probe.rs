@@ -19,6 +19,10 @@ pub const TLB_PAGES: usize = 512;
 const TLB_RIVAL_PAGES: usize = 8192;
 /// Passes that make a set warm. One is not enough: caches do not replace exactly in order of use.
 const WARM_PASSES: usize = 3;
+/// Steps of a chase that are timed at most.
+const MAX_CHASE: usize = 4096;
+/// Walks of more lines than this take tens of microseconds.
+const LONG_WALK: usize = 2048;
 /// Sets beyond this many last-level caches are never needed; twice the size is missed in each round.
 const LLC_RIVAL_TIMES: usize = 2;
 
@@ -249,7 +253,7 @@ impl Lab {
             State::Dram => flush(set),
             State::Warm | State::Moved | State::MovedFar => (),
         }
-        timed(self.clock_ns, || set.pass(pattern))
+        timed_pass(self.clock_ns, set, pattern)
     }
 
     /// Writes the set at home, moves, walks it there, and comes back.
@@ -268,7 +272,7 @@ impl Lab {
         pin(to)?;
         // The move itself is a context switch.
         let before = sys::context_switches();
-        let ns = timed(self.clock_ns, || set.pass(pattern));
+        let ns = timed_pass(self.clock_ns, set, pattern);
         into.push(ns, disturbed || sys::context_switches() != before);
         pin(self.cpus.home)
     }
@@ -283,7 +287,7 @@ impl Lab {
             Level::Llc if lost => flush(set),
             _ => (),
         }
-        timed(self.clock_ns, || set.wander(reads))
+        timed(self.clock_ns, reads, || set.wander(reads))
     }
 
     fn evict(&mut self, level: Level, lines: usize) -> f64 {
@@ -308,13 +312,12 @@ impl Lab {
                 }
             }
         }
-        timed(self.clock_ns, || set.pass(Pattern::Chase))
+        timed_pass(self.clock_ns, set, Pattern::Chase)
     }
 
     fn antagonist(&mut self) -> f64 {
-        const READS: usize = 4096;
         self.l2_rival.pass(Pattern::Stream);
-        timed(self.clock_ns, || self.l2_rival.chase(READS)) / READS as f64
+        timed(self.clock_ns, MAX_CHASE, || self.l2_rival.chase(MAX_CHASE)) / MAX_CHASE as f64
     }
 }
 
@@ -322,9 +325,23 @@ fn pin(cpu: usize) -> io::Result<()> {
     sys::set_affinity(sys::thread_id(), &[cpu])
 }
 
+/// A chase is slow and leaves the caches no warmer than scattered reads do.
 fn warm(set: &mut Set, pattern: Pattern) {
+    let pattern = if pattern == Pattern::Chase { Pattern::Scatter } else { pattern };
     for _ in 0..WARM_PASSES {
         set.pass(pattern);
+    }
+}
+
+/// Times a pass (ns). A long chase is timed in part, and reckoned up to the whole set: the chain goes through the set at
+/// random, so that a part stands for all, and a short sample is rarely disturbed.
+fn timed_pass(clock_ns: f64, set: &mut Set, pattern: Pattern) -> f64 {
+    let lines = set.lines();
+    match pattern {
+        Pattern::Chase if lines > MAX_CHASE => {
+            timed(clock_ns, MAX_CHASE, || set.chase(MAX_CHASE)) * lines as f64 / MAX_CHASE as f64
+        }
+        _ => timed(clock_ns, lines, || set.pass(pattern)),
     }
 }
 
@@ -339,17 +356,25 @@ fn flush(set: &Set) {
 #[cfg(not(target_arch = "x86_64"))]
 fn flush(_set: &Set) {}
 
-fn timed(clock_ns: f64, work: impl FnOnce()) -> f64 {
+/// Times work that reads so many lines (ns).
+fn timed(clock_ns: f64, lines: usize, work: impl FnOnce()) -> f64 {
+    // The system call that asks for CPU time takes cache lines itself: too many beside a small set.
+    let long = lines >= LONG_WALK;
+    let (switches, cpu) =
+        if long { (sys::context_switches(), sys::thread_time()) } else { Default::default() };
     let start = Instant::now();
     work();
-    (start.elapsed().as_nanos() as f64 - clock_ns).max(0.0)
+    let elapsed = start.elapsed();
+    // Somebody else ran meanwhile: at least his time must not count.
+    let time = if long && sys::context_switches() != switches { sys::thread_time() - cpu } else { elapsed };
+    (time.as_nanos() as f64 - clock_ns).max(0.0)
 }
 
 fn clock_cost_ns() -> f64 {
     const READINGS: usize = 1001;
     let mut samples = Samples::default();
     for _ in 0..READINGS {
-        samples.push(timed(0.0, || ()), false);
+        samples.push(timed(0.0, 0, || ()), false);
     }
     samples.summary().map_or(0.0, |summary| summary.median)
 }

@@ -87,7 +87,8 @@ pub struct Fit {
 
 /// Steps of the search for `tau` between its bounds, and of the refined search between the neighbours of the best.
 const STEPS: u32 = 200;
-/// `tau` is sought from this part of the smallest `x` to this multiple of the largest.
+/// `tau` is sought from this part of the smallest `x` on. It ends at the largest: a curve of which less than 63 % was
+/// seen says nothing about its end.
 const REACH: f64 = 4.0;
 
 /// Fits the curve to points with `x > 0`, minimising the sum of absolute errors, so that single wild points do not
@@ -100,7 +101,7 @@ pub fn fit(points: &[(f64, f64)]) -> Option<Fit> {
         return None;
     }
     let low = points.iter().map(|p| p.0).fold(f64::INFINITY, f64::min) / REACH;
-    let high = points.iter().map(|p| p.0).fold(0.0, f64::max) * REACH;
+    let high = points.iter().map(|p| p.0).fold(0.0, f64::max);
     let ratio = libm::pow(high / low, 1.0 / f64::from(STEPS));
     let coarse = search(&points, low, ratio);
     let fine = search(&points, coarse.0 / ratio, libm::pow(ratio, 2.0 / f64::from(STEPS)));
