@@ -10,8 +10,16 @@ use hearth::profile::Profile;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// All runs pin themselves to the same CPU: one at a time.
+static CPU: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    CPU.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn calibrate(args: &[&str]) -> Run {
     bench(&[&["calibrate"], args].concat())
@@ -23,6 +31,7 @@ fn entries(dir: &Path) -> usize {
 
 #[test]
 fn a_short_run_writes_a_profile_and_shows_what_it_measured() {
+    let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("p.toml");
     let start = Instant::now();
@@ -57,6 +66,7 @@ fn a_short_run_writes_a_profile_and_shows_what_it_measured() {
 
 #[test]
 fn the_table_ends_with_the_place_of_the_file() {
+    let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let run = Command::new(env!("CARGO_BIN_EXE_hearth-bench"))
         .args(["calibrate", "--seconds", "2"])
@@ -75,6 +85,7 @@ fn the_table_ends_with_the_place_of_the_file() {
 
 #[test]
 fn one_cpu_is_enough_and_the_rest_is_said() {
+    let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("p.toml");
     let cpu = core_affinity::get_core_ids().unwrap()[0].id.to_string();
@@ -128,6 +139,7 @@ fn what_cannot_work_is_refused_before_anything_is_measured() {
 
 #[test]
 fn ctrl_c_ends_it_and_writes_nothing() {
+    let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_hearth-bench"))
         .args(["calibrate", "--seconds", "600"])

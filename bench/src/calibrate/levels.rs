@@ -77,8 +77,8 @@ impl Costs {
     /// Calculates them.
     pub fn of(results: &Results, machine: &Machine) -> Self {
         let half_trip = |probe, why| results.median(probe).map(|trip| trip / 2.0).ok_or(why);
-        let switch_ns = half_trip(Probe::TripSame, "no round trip was measured").and_then(|half| {
-            let calls = results.median(Probe::Syscalls).ok_or("no system call was measured")?;
+        let switch_ns = half_trip(Probe::TripSame, "too few round trips were measured").and_then(|half| {
+            let calls = results.median(Probe::Syscalls).ok_or("too few system calls were measured")?;
             above_zero(half - calls, "a round trip was no dearer than its system calls")
         });
         Self {

@@ -22,6 +22,8 @@ const TURN: Duration = Duration::from_micros(500);
 const LONG_SAMPLE: Duration = Duration::from_micros(500);
 /// This part of the time that a sample waited for a CPU is charged.
 const WAIT_SHARE: u32 = 4;
+/// A median of fewer samples goes into the table, but into no constant.
+const MIN_SAMPLES: usize = 3;
 /// Last-level caches beyond this are not evicted by walking: it would take too long.
 const MAX_LLC_SWEEP: usize = 128 << 20;
 /// Entries of a second-level TLB, in whose multiples its eviction is swept.
@@ -128,9 +130,9 @@ impl Results {
         self.0.get(&probe)?.summary()
     }
 
-    /// The median of a quantity.
+    /// The median of a quantity, if there are enough samples to calculate with it.
     pub fn median(&self, probe: Probe) -> Option<f64> {
-        Some(self.get(probe)?.median)
+        self.get(probe).filter(|summary| summary.count >= MIN_SAMPLES).map(|summary| summary.median)
     }
 
     /// All quantities that have samples.

@@ -133,17 +133,10 @@ pub fn floor_pow2(n: usize) -> usize {
     1 << n.max(1).ilog2()
 }
 
-/// One quantity that is sampled over and over.
+/// One quantity that is sampled over and over. The order is the order of measurement: if there is hardly any time, the
+/// cheap ones have been seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Probe {
-    /// One pass over a set (ns).
-    Pass(Shape, Pattern, State),
-    /// So many random reads of the level's set (ns), after its state was lost or (`lost` false) not.
-    Fill(Level, usize, bool),
-    /// A pass over the level's set (ns) after the antagonist filled so many lines (pages for the TLB).
-    Evict(Level, usize),
-    /// A dependent read by an antagonist that hits the last level (ns).
-    Antagonist,
     /// A system call that wakes nobody and one that does not sleep (ns).
     Syscalls,
     /// A round trip between two threads of one CPU (ns).
@@ -152,6 +145,14 @@ pub enum Probe {
     TripNear,
     /// A round trip between two LLC domains (ns).
     TripFar,
+    /// A dependent read by an antagonist that misses L2 (ns).
+    Antagonist,
+    /// A pass over a set (ns).
+    Pass(Shape, Pattern, State),
+    /// So many random reads of the level's set (ns), after its state was lost or (`lost` false) not.
+    Fill(Level, usize, bool),
+    /// A pass over the level's set (ns) after the antagonist filled so many lines (pages for the TLB).
+    Evict(Level, usize),
 }
 
 /// The memory and CPUs that probes use.
