@@ -115,7 +115,10 @@ fn what_cannot_work_is_refused_before_anything_is_measured() {
     let free = free.to_str().unwrap();
     for (args, expected) in [
         (&["--out", there][..], "there.toml: is there already; --force overwrites it"),
-        (&["--out", "/nonexistent/p.toml"], "error: --out /nonexistent/p.toml: "),
+        (
+            &["--out", "/nonexistent/p.toml"],
+            "error: --out /nonexistent/p.toml: cannot create a file in /nonexistent: ",
+        ),
         (&["--out", "/proc/p.toml"], "error: --out /proc/p.toml: "),
         (&["--out", &inside, "--force"], "there.toml/x.toml: "),
         (&["--out", "/dev/null", "--force"], "error: --out /dev/null: is no regular file"),

@@ -93,14 +93,20 @@ impl Target {
             }
             Err(_) => Self { path: path.to_path_buf(), force },
         };
-        target.open().map_err(|e| refuse(&e.to_string()))?;
+        let dir = target.directory();
+        target
+            .open()
+            .map_err(|e| refuse(&format!("cannot create a file in {}: {}", dir.display(), e.kind())))?;
         Ok(target)
     }
 
+    fn directory(&self) -> &Path {
+        self.path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    }
+
     fn open(&self) -> std::io::Result<tempfile::NamedTempFile> {
-        let dir = self.path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // As a program's ordinary file: what the umask leaves.
-        tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(dir)
+        tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(self.directory())
     }
 
     /// Writes the file in one step: it is there as a whole, or not at all.
