@@ -269,7 +269,9 @@ impl<P: Policy> Dispatcher<P> {
     /// Appends a task to a CPU's line and sees to it that somebody looks after it.
     fn join_line(&mut self, row: u32, cpu: CpuId) {
         let behind = self.machine.cpus[cpu.idx()].ahead() > 0;
-        self.check_in(if behind { LINE_CHECK_NS } else { START_CHECK_NS });
+        // Who is put behind another is looked after when its wait is over, if that is soon.
+        let due_ns = LINE_CHECK_NS.min(self.tasks.rows[row as usize].at_most_ns);
+        self.check_in(if behind { due_ns } else { START_CHECK_NS });
         self.tasks.join_line(row, cpu, &mut self.machine);
         self.in_lines += 1;
         self.machine.refresh(cpu);

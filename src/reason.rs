@@ -69,6 +69,13 @@ pub enum Reason {
         /// How warm, of 1024.
         warmth: u32,
     },
+    /// A CPU asked, and those before this task have more to fetch there.
+    Cheaper {
+        /// How many it went before.
+        passed: u32,
+        /// How much more the first of them has to fetch.
+        saves_ns: u32,
+    },
     /// An idle CPU that nobody is expected back on soon.
     Colder {
         /// Nearer idle CPUs that were left to those who slept only for a moment.
@@ -137,6 +144,13 @@ impl fmt::Display for Reason {
             }
             Reason::LookAhead { passed, warmth } => {
                 write!(f, "still warm here ({warmth} of 1024): went before {passed} others")
+            }
+            Reason::Cheaper { passed, saves_ns } => {
+                write!(
+                    f,
+                    "went before {passed} others: the first of them has {} more to fetch here",
+                    us(saves_ns)
+                )
             }
             Reason::Colder { skipped } => {
                 write!(f, "an idle CPU; {skipped} nearer are left to those who slept for a moment")

@@ -5,6 +5,7 @@
 #[path = "../benches/load/mod.rs"]
 mod load;
 
+use hearth::policy::registry;
 use load::Load;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -43,7 +44,7 @@ static GLOBAL: Counting = Counting;
 
 #[test]
 fn c10_a_million_decisions_with_50_000_new_tasks_allocate_nothing() {
-    for policy in ["fifo", "vtime"] {
+    for policy in registry::list().map(|spec| spec.name) {
         let mut load = Load::new(16, 1000, policy, 16);
         for _ in 0..1000 {
             load.round();

@@ -8,7 +8,7 @@ mod model;
 use hearth::dispatcher::Config;
 use hearth::ids::CpuId;
 use hearth::limits::STARVING_NS;
-use hearth::policy::Policy;
+use hearth::policy::{Policy, registry};
 use hearth::topology::Topology;
 use model::{Faults, Habit, Place, Rng, Sim, sim};
 use proptest::prelude::*;
@@ -33,7 +33,8 @@ struct Plan {
 fn plans() -> impl Strategy<Value = Plan> {
     let shape = (1u32..=3, 1u32..=3, 1u32..=2, 1u64..24, any::<u64>(), any::<bool>());
     let faults = (0u64..4, 0u64..4, 0u64..4, 0u64..4, 0u64..60);
-    let policy = prop_oneof![Just("fifo"), Just("vtime")];
+    let names: Vec<&'static str> = registry::list().map(|spec| spec.name).collect();
+    let policy = prop::sample::select(names);
     (shape, faults, policy, prop::option::of(0u32..3)).prop_map(|(shape, faults, policy, penalty)| {
         let (llcs, cores, threads, tasks, seed, dispatcher_cpu) = shape;
         // A quarter of the runs goes without each kind of fault.
@@ -128,10 +129,13 @@ fn run(plan: &Plan) {
     sim.kernel.lost = true;
     sim.run(200 * MS);
     sim.reset_waits();
-    sim.run(if plan.policy == "vtime" { 1500 * MS } else { 400 * MS });
-    // Everybody in one line, each with a full slice, twice over for slack; by weight, it takes the aging rule.
+    // Policies that order by weight or deadline let some wait until the aging rule of the dispatcher.
+    let ordered = plan.policy != "fifo";
+    sim.run(if ordered { 1500 * MS } else { 400 * MS });
+    // Everybody in one line, each with a full slice (20 ms in nest), twice over for slack; and the aging rule.
     let alive = sim.kernel.tasks.iter().filter(|t| t.place != Place::Dead).count() as u64;
-    let bound = (alive + 2) * 5 * MS * 2 + if plan.policy == "vtime" { STARVING_NS } else { 0 };
+    let slice = if plan.policy == "nest" { 20 * MS } else { 5 * MS };
+    let bound = (alive + 2) * slice * 2 + if ordered { STARVING_NS } else { 0 };
     let (longest, waited) = (sim.max_wait_ns(), sim.dispatcher.stats());
     assert!(longest <= bound, "waited {} us of at most {}; {waited:?}", longest / 1000, bound / 1000);
     if plan.faults.lose_record + plan.faults.takeover + plan.faults.lose_exit == 0 {

@@ -4,10 +4,20 @@
 //! Lifecycle, legality, queues and transactions belong to the [`crate::dispatcher::Dispatcher`]: a policy cannot lose
 //! a task, run one twice or place one on a forbidden CPU. See [`fifo`] for the template.
 
+pub mod completion;
 pub mod fifo;
+pub mod hearth;
+pub mod inter_domain;
+pub mod kernel_default;
+pub mod lavd;
+pub mod lavd_base;
+pub mod look_ahead;
+pub mod nest;
 pub mod params;
 pub mod registry;
+pub mod sis_cache;
 pub mod vtime;
+pub mod warm;
 
 use crate::event::Runnable;
 use crate::ids::{CpuId, LlcId, Nanos, TaskId};

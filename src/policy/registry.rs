@@ -3,6 +3,7 @@
 
 use super::params::{Param, ParamError, Params};
 use super::{Needs, Pick, Placement, Policy, fifo::Fifo, vtime::Vtime};
+use super::{completion, hearth, inter_domain, kernel_default, lavd_base, look_ahead, nest, sis_cache, warm};
 use crate::dispatcher::Config;
 use crate::event::Runnable;
 use crate::ids::{CpuId, LlcId, Nanos, TaskId};
@@ -84,6 +85,69 @@ static POLICIES: &[PolicySpec] = &[
         params: &[],
         hidden: false,
         build: |config| Box::new(Vtime::new(config)),
+    },
+    PolicySpec {
+        name: "hearth",
+        about: "waits for the warm CPU or migrates, whatever costs least: expected wait + refill",
+        params: hearth::PARAMS,
+        hidden: false,
+        build: |config| Box::new(hearth::Hearth::new(config)),
+    },
+    PolicySpec {
+        name: "lavd-base",
+        about: "a deadline by latency criticality, in domain queues; any idle CPU (lavd without stickiness)",
+        params: &[],
+        hidden: false,
+        build: |config| Box::new(lavd_base::LavdBase::new(config)),
+    },
+    PolicySpec {
+        name: "warm",
+        about: "waits for its previous CPU if that is free within a budget (task warmth of lavd, scx 3714)",
+        params: warm::PARAMS,
+        hidden: false,
+        build: |config| Box::new(warm::Warm::new(config)),
+    },
+    PolicySpec {
+        name: "completion",
+        about: "warm, with the wait by completion time: what runs and what is queued there (scx 3806)",
+        params: completion::PARAMS,
+        hidden: false,
+        build: |config| Box::new(completion::Completion::new(config)),
+    },
+    PolicySpec {
+        name: "look-ahead",
+        about: "warm, and a CPU that asks prefers who is still warm there, a few behind the head",
+        params: look_ahead::PARAMS,
+        hidden: false,
+        build: |config| Box::new(look_ahead::LookAhead::new(config)),
+    },
+    PolicySpec {
+        name: "inter-domain",
+        about: "stays in its LLC domain unless another has less to do by a margin",
+        params: inter_domain::PARAMS,
+        hidden: false,
+        build: |config| Box::new(inter_domain::InterDomain::new(config)),
+    },
+    PolicySpec {
+        name: "sis-cache",
+        about: "an idle CPU is kept for who left it for a moment (SIS_CACHE)",
+        params: sis_cache::PARAMS,
+        hidden: false,
+        build: |config| Box::new(sis_cache::SisCache::new(config)),
+    },
+    PolicySpec {
+        name: "nest",
+        about: "work is kept on few warm CPUs (Nest)",
+        params: nest::PARAMS,
+        hidden: false,
+        build: |config| Box::new(nest::Nest::new(config)),
+    },
+    PolicySpec {
+        name: "kernel-default",
+        about: "a model of the kernel's own scheduler, for comparison",
+        params: kernel_default::PARAMS,
+        hidden: false,
+        build: |config| Box::new(kernel_default::KernelDefault::new(config)),
     },
     PolicySpec {
         name: "panic-after",

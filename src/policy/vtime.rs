@@ -77,11 +77,19 @@ impl Vtime {
         account.virtual_ns
     }
 
-    /// A task is given a CPU of a domain: the domain's clock is at least there.
-    fn starts(&mut self, task: TaskId, llc: LlcId) {
+    /// A task is given a CPU: the clock of its domain is at least there.
+    pub(super) fn starts(&mut self, task: TaskId, cpu: CpuId, view: &View) {
+        let Some(llc) = view.llc_of(cpu) else { return };
         let virtual_ns = self.enter(task, llc);
         let clock = &mut self.clocks[llc.idx()];
         *clock = (*clock).max(virtual_ns);
+    }
+
+    /// The placement of a task that waits.
+    pub(super) fn join(&mut self, task: &Runnable, view: &View) -> Placement {
+        let slept = matches!(task.why, Why::Woken | Why::New);
+        let order = self.order(task, &view.queue_of(task), slept);
+        Placement::Queue { at: At::Home, order, reason: None }
     }
 
     /// Where a task stands among those it will wait with.
@@ -121,18 +129,18 @@ impl Policy for Vtime {
 
     fn place(&mut self, now: Nanos, task: &Runnable, view: &View) -> Placement {
         let queue = view.queue_of(task);
-        let (llc, first) = (queue.llc(), queue.first_order().unwrap_or(u64::MAX));
+        let first = queue.first_order().unwrap_or(u64::MAX);
         let slept = matches!(task.why, Why::Woken | Why::New);
         let order = self.order(task, &queue, slept);
 
         let (prev, slice_ns) = (task.prev_cpu, self.slice_ns);
         if let Some((cpu, reason)) = view.idle_near(task).filter(|&(cpu, _)| !view.has_waiters(cpu)) {
-            self.starts(task.task, view.llc_of(cpu).unwrap_or(llc));
+            self.starts(task.task, cpu, view);
             return Placement::Run { cpu, slice_ns, preempt: false, reason };
         }
         let lead_ns = self.lead_ns(now, prev, order, view).unwrap_or(0);
         if slept && order < first && lead_ns > slice_ns && view.is_usable(task.task, prev) {
-            self.starts(task.task, view.llc_of(prev).unwrap_or(llc));
+            self.starts(task.task, prev, view);
             let lead_us = (lead_ns / 1000).min(u64::from(u32::MAX)) as u32;
             return Placement::Run {
                 cpu: prev,
@@ -145,9 +153,7 @@ impl Policy for Vtime {
     }
 
     fn pick(&mut self, _now: Nanos, cpu: CpuId, waiting: &[TaskId], view: &View) -> Pick {
-        if let Some(llc) = view.llc_of(cpu) {
-            self.starts(waiting[0], llc);
-        }
+        self.starts(waiting[0], cpu, view);
         Pick::first(self.slice_ns)
     }
 

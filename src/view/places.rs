@@ -5,6 +5,7 @@ use super::View;
 use crate::event::Runnable;
 use crate::ids::{CpuId, LlcId, TaskId};
 use crate::lifecycle::State;
+use crate::limits::MAX_LOOK_AHEAD;
 use crate::reason::Reason;
 
 impl View<'_> {
@@ -84,6 +85,28 @@ impl View<'_> {
         let running = row.state == State::Running;
         let cpu = if running { CpuId(row.cpu) } else { row.fact.prev_cpu };
         self.machine.is_online(cpu).then_some(cpu)
+    }
+
+    /// Who waits for a CPU alone: its line, then its ordered queue, of each the first [`MAX_LOOK_AHEAD`]. What is on its way there
+    /// is not in the line yet.
+    pub fn waiters_of(&self, cpu: CpuId) -> impl Iterator<Item = TaskId> + '_ {
+        let row = self.machine.cpus.get(cpu.idx());
+        let line = row.into_iter().flat_map(|row| row.line.iter(&self.tasks.rows)).take(MAX_LOOK_AHEAD);
+        let queue = self.queues.of_cpu(cpu);
+        let ordered = &self.queues.ordered;
+        let first = row.and_then(|_| ordered.first(queue));
+        let queued = std::iter::successors(first, move |&at| ordered.next(queue, ordered.key(at)));
+        line.chain(queued.take(MAX_LOOK_AHEAD)).map(|row| self.tasks.rows[row as usize].fact.task)
+    }
+
+    /// How many CPUs of a domain are idle.
+    #[must_use]
+    pub fn llc_idle(&self, llc: LlcId) -> u32 {
+        if llc.idx() >= self.machine.topology.llcs.len() {
+            return 0;
+        }
+        let words = self.machine.llc_mask(llc).iter().zip(&self.machine.idle);
+        words.map(|(mask, idle)| (mask & idle).count_ones()).sum()
     }
 
     /// Does the task sleep, as far as is known?
