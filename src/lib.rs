@@ -16,6 +16,8 @@
 //! - [`dispatcher`]: from a wakeup to a decision; it keeps its beliefs about CPUs in `machine` (idle maps, lines),
 //!   about tasks in `tasks` (rows, affinity), and about who waits in `queues`, which stand on `ordered` (queues in
 //!   a shared table) and `tournament` (who is smallest);
+//! - [`warmth`], [`completion`]: what a move costs and when a CPU will be free, for policies that need it, from the costs in
+//!   [`profile`]; both stand on [`decay`] and on histograms of run lengths ([`completion::histogram`]);
 //! - [`stats`]: what it counts; [`checked`]: a policy under observation; [`record`]: a run as text, and its replay;
 //! - [`policy::vtime`], [`policy::registry`]: a policy with a memory, and policies by name;
 //! - [`doctor`]: what a machine lacks to attach; the exit codes that all programs share.

@@ -44,7 +44,7 @@ static GLOBAL: Counting = Counting;
 
 #[test]
 fn c10_a_million_decisions_with_50_000_new_tasks_allocate_nothing() {
-    for policy in registry::list().map(|spec| spec.name) {
+    for policy in registry::list().map(|spec| spec.name).chain(["estimates"]) {
         let mut load = Load::new(16, 1000, policy, 16);
         for _ in 0..1000 {
             load.round();

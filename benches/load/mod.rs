@@ -5,6 +5,9 @@
 //! the stopped tasks' wakeups are handled; every decision is carried out and answered. So one decision costs a wakeup,
 //! two statuses at most, a poll and an outcome, as in the live daemon.
 
+mod estimating;
+
+use estimating::Estimating;
 use hearth::cpuset::CpuSet;
 use hearth::dispatcher::{Config, Dispatcher};
 use hearth::event::{Command, CpuStatus, Event, NO_ROW, Outcome, Runnable, Why};
@@ -21,6 +24,7 @@ struct Cpu {
     running: Option<u32>,
     queue: VecDeque<u32>,
     since_ns: Nanos,
+    busy_ns: Nanos,
     changed: bool,
 }
 
@@ -37,23 +41,32 @@ pub struct Load {
     /// To half of the CPUs; made once, used with other tasks.
     restriction: Event,
     stopped: Vec<(u32, u32)>,
+    /// Why a task that stopped is runnable again.
+    why: Why,
     commands: Vec<Command>,
 }
 
 impl Load {
-    /// `cpus` is 8 or a multiple of it.
+    /// `cpus` is 8 or a multiple of it. The policy is one of the registry, or `estimates` ([`Estimating`]), whose tasks wake
+    /// instead of using up their slices.
     pub fn new(cpus: u32, tasks: u32, policy: &str, batch: usize) -> Self {
         let topology = Topology::grid(cpus / DOMAIN_CPUS, DOMAIN_CPUS, 1);
         let config = Config { max_tasks: tasks as usize, slice_ns: SLICE_NS, ..Config::default() };
-        let Some(spec) = registry::find(policy) else { panic!("no policy {policy}") };
+        let estimates = policy == Estimating::NAME;
+        let policy: AnyPolicy = match registry::find(policy) {
+            Some(spec) => (spec.build)(&config),
+            None if estimates => Box::new(Estimating::new(&config)),
+            None => panic!("no policy {policy}"),
+        };
         let cpu = |_| Cpu {
             running: None,
             queue: VecDeque::with_capacity(tasks as usize),
             since_ns: 0,
+            busy_ns: 0,
             changed: false,
         };
         let mut load = Self {
-            dispatcher: Dispatcher::new(topology, config.clone(), (spec.build)(&config)),
+            dispatcher: Dispatcher::new(topology, config, policy),
             cpus: (0..cpus).map(cpu).collect(),
             seqs: vec![0; tasks as usize],
             generation: vec![1; tasks as usize],
@@ -66,6 +79,7 @@ impl Load {
                 CpuSet::of(cpus, (0..cpus).step_by(2).map(CpuId)),
             ),
             stopped: Vec::with_capacity(tasks as usize),
+            why: if estimates { Why::Woken } else { Why::SliceUsed },
             commands: Vec::with_capacity(tasks as usize),
         };
         load.stopped.extend((0..tasks).map(|task| (task, task % cpus)));
@@ -78,7 +92,9 @@ impl Load {
         self.now += SLICE_NS / self.cpus.len() as u64 * self.batch as u64;
         while self.stopped.len() < self.batch {
             let Some(cpu) = self.busy.pop_front() else { break };
-            if let Some(task) = self.cpus[cpu as usize].running.take() {
+            let c = &mut self.cpus[cpu as usize];
+            if let Some(task) = c.running.take() {
+                c.busy_ns += self.now - c.since_ns;
                 self.stopped.push((task, cpu));
                 self.start_next(cpu as usize);
             }
@@ -141,7 +157,7 @@ impl Load {
             held: false,
             since_ns: c.since_ns,
             slice_ns: SLICE_NS,
-            busy_ns: 0,
+            busy_ns: c.busy_ns,
             depth: c.queue.len() as u32,
         };
         self.dispatcher.handle(self.now, &Event::Cpu(status));
@@ -163,12 +179,12 @@ impl Load {
                     task: self.id(task),
                     pid: task + 1,
                     seq: self.seqs[task as usize],
-                    why: Why::SliceUsed,
+                    why: self.why,
                     prev_cpu: CpuId(cpu),
                     ran_ns,
                     slept_ns: 0,
                     waited_ns: 0,
-                    left_busy_ns: 0,
+                    left_busy_ns: self.cpus[cpu as usize].busy_ns,
                     waker_row: NO_ROW,
                     weight: 100,
                     cgroup: 1,
