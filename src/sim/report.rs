@@ -40,8 +40,6 @@ pub struct Plan {
     pub sets: Vec<String>,
     /// The scenario with those changes (and without those of the axes).
     pub scenario: Scenario,
-    /// The profile that the policies calculate with (empty: the default).
-    pub profile: String,
     /// The policies, as `NAME:key=value`; the first is what the others are compared with.
     pub policies: Vec<String>,
     /// What varies; none: a plain comparison.
@@ -217,7 +215,6 @@ impl Report {
         let same = [
             ("the program's version", self.hearth == other.hearth),
             ("the scenario", a.source == b.source && a.sets == b.sets && a.scenario == b.scenario),
-            ("the profile", a.profile == b.profile),
             ("the list of policies", a.policies == b.policies),
             ("what varies", a.axes == b.axes),
             ("the seed or the number of runs", (a.seed, a.runs) == (b.seed, b.runs)),

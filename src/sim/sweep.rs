@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Sweeps: what varies, and the tables of what came out.
 
-use super::report::figures::{Better, Unit, describe};
-use super::report::text::{Look, colour, grid, short, tile};
-use super::report::{Axis, Cell, Report};
+use super::report::figures::describe;
+use super::report::text::{Column, Look, Table, entry};
+use super::report::{Axis, Report};
 use super::scenario::Problem;
 
 /// One or two things can vary: tables and charts of more cannot be read.
@@ -91,16 +91,16 @@ impl Shard {
 /// The tables of a sweep: with one axis, policies side by side; with two, a heat map a policy.
 #[must_use]
 pub fn tables(report: &Report, figure: &str, look: Look) -> Vec<String> {
-    let Some((title, unit, better)) = describe(figure) else { return Vec::new() };
+    let Some((title, unit, _)) = describe(figure) else { return Vec::new() };
     let sign = if unit.sign().is_empty() { String::new() } else { format!(" in {}", unit.sign()) };
     let mut out = vec![format!("{title}{sign}, all runs of a point together")];
     match report.plan.axes.as_slice() {
-        [axis] => out.extend(side_by_side(report, axis, figure, (unit, better), look)),
+        [axis] => out.extend(side_by_side(report, axis, figure, look)),
         [rows, columns] => {
             for policy in &report.plan.policies {
                 out.push(String::new());
                 out.push(format!("{policy}: {} down, {} across", rows.key, columns.key));
-                out.extend(heat_map(report, policy, (rows, columns), figure, (unit, better), look));
+                out.extend(heat_map(report, policy, (rows, columns), figure, look));
             }
         }
         _ => {}
@@ -109,51 +109,22 @@ pub fn tables(report: &Report, figure: &str, look: Look) -> Vec<String> {
     out
 }
 
-fn side_by_side(report: &Report, axis: &Axis, figure: &str, kind: (Unit, Better), look: Look) -> Vec<String> {
-    let titles: Vec<String> = std::iter::once(axis.key.clone()).chain(axis.values.iter().cloned()).collect();
-    let columns: Vec<_> = report
-        .plan
-        .policies
-        .iter()
-        .map(|policy| {
-            let cells = axis.values.iter().map(|value| report.cell(std::slice::from_ref(value), policy));
-            let tiles = cells.map(|cell| tile_of(report, cell, figure, kind));
-            [tile("", ""), tile(policy.clone(), "")].into_iter().chain(tiles).collect()
-        })
-        .collect();
-    grid(&titles, &columns.iter().collect::<Vec<_>>(), look)[1..].to_vec()
-}
-
-fn heat_map(
-    report: &Report,
-    policy: &str,
-    (rows, columns): (&Axis, &Axis),
-    figure: &str,
-    kind: (Unit, Better),
-    look: Look,
-) -> Vec<String> {
-    let column = |across: &String| {
-        let cells = rows.values.iter().map(|down| report.cell(&[down.clone(), across.clone()], policy));
-        let tiles = cells.map(|cell| tile_of(report, cell, figure, kind));
-        std::iter::once(tile(across.clone(), "")).chain(tiles).collect::<Vec<_>>()
+fn side_by_side(report: &Report, axis: &Axis, figure: &str, look: Look) -> Vec<String> {
+    let column = |policy: &String| {
+        let cells = axis.values.iter().map(|value| report.cell(std::slice::from_ref(value), policy));
+        Column { head: policy.clone(), entries: cells.map(|cell| entry(report, cell, figure)).collect() }
     };
-    let columns: Vec<_> = columns.values.iter().map(column).collect();
-    grid(&rows.values, &columns.iter().collect::<Vec<_>>(), look)
+    let columns = report.plan.policies.iter().map(column).collect();
+    Table { corner: axis.key.clone(), titles: axis.values.clone(), columns }.lines(look)
 }
 
-/// Value and ratio to the first policy's there.
-fn tile_of(
-    report: &Report,
-    cell: Option<&Cell>,
-    figure: &str,
-    (unit, better): (Unit, Better),
-) -> super::report::text::Tile {
-    let Some((cell, value)) = cell.and_then(|cell| Some((cell, cell.figure(figure)?))) else { return tile("-", "") };
-    let is_base = report.plan.policies.first() == Some(&cell.policy);
-    match report.ratio(cell, figure).filter(|_| !is_base) {
-        Some(ratio) => tile(format!("{} {:>7}", unit.show(value), short(&ratio)), colour(&ratio, better)),
-        None => tile(unit.show(value), ""),
-    }
+fn heat_map(report: &Report, policy: &str, (down, across): (&Axis, &Axis), figure: &str, look: Look) -> Vec<String> {
+    let column = |value: &String| {
+        let cells = down.values.iter().map(|row| report.cell(&[row.clone(), value.clone()], policy));
+        Column { head: value.clone(), entries: cells.map(|cell| entry(report, cell, figure)).collect() }
+    };
+    let columns = across.values.iter().map(column).collect();
+    Table { corner: String::new(), titles: down.values.clone(), columns }.lines(look)
 }
 
 #[cfg(test)]

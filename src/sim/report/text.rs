@@ -4,6 +4,7 @@
 use super::figures::{Better, GROUP_METRICS, METRICS, Unit, describe};
 use super::{Cell, Plan, Report, notes::notes, verdict};
 use crate::sim::compare::{Estimate, Says};
+use crate::sim::sweep;
 
 /// How text is laid out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,7 +18,6 @@ pub struct Look {
 /// Reasons that are shown of each policy.
 const TOP_REASONS: usize = 4;
 
-/// Bold, green, red, dim, and back.
 const BOLD: &str = "\x1b[1m";
 const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";
@@ -26,20 +26,53 @@ const RESET: &str = "\x1b[0m";
 
 impl Look {
     fn paint(self, code: &str, text: &str) -> String {
-        if self.colour { format!("{code}{text}{RESET}") } else { text.into() }
+        if self.colour && !code.is_empty() { format!("{code}{text}{RESET}") } else { text.into() }
     }
 }
 
-/// A piece of text with its colour, padded by what is seen of it.
-pub(crate) struct Tile {
-    text: String,
-    code: &'static str,
+/// What is to be thought of a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Class {
+    /// Nothing.
+    #[default]
+    Plain,
+    /// Better than the first policy's, beyond noise.
+    Good,
+    /// Worse, beyond noise.
+    Bad,
+    /// Not different beyond noise.
+    Noise,
 }
 
-impl Tile {
-    fn plain(text: impl Into<String>) -> Self {
-        Self { text: text.into(), code: "" }
-    }
+/// One value of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// The value.
+    pub value: String,
+    /// Its ratio to the first policy's, if there is one.
+    pub ratio: String,
+    /// What is to be thought of it.
+    pub class: Class,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Column {
+    /// Its head.
+    pub head: String,
+    /// Its values, one for each title.
+    pub entries: Vec<Entry>,
+}
+
+/// A table: titles to the left, columns beside them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table {
+    /// What is in the upper left corner.
+    pub corner: String,
+    /// One for each row.
+    pub titles: Vec<String>,
+    /// The columns.
+    pub columns: Vec<Column>,
 }
 
 /// The whole report.
@@ -51,20 +84,28 @@ pub fn render(report: &Report, figure: &str, look: Look) -> String {
     out.extend(about(&report.plan));
     out.push(String::new());
     if report.plan.axes.is_empty() {
-        let cells: Vec<&Cell> = report.cells.iter().collect();
-        out.extend(comparison(report, &cells, look));
+        out.extend(table(report).lines(look));
+        if report.cells.len() > 1 && report.cells.iter().any(|cell| cell.runs.len() > 1) {
+            let base = &report.cells[0].policy;
+            let legend = format!(
+                "0.80x: of {base}'s, mean over pairs of runs; ~: within noise (1 is in the 95 % interval)"
+            );
+            out.push(look.paint(DIM, &legend));
+        }
+        out.push(String::new());
+        out.extend(reasons(&report.cells));
+        out.push(String::new());
     } else {
-        out.extend(super::super::sweep::tables(report, figure, look));
+        out.extend(sweep::tables(report, figure, look));
     }
-    for note in notes(report) {
-        out.push(format!("note: {note}"));
-    }
+    out.extend(notes(report).into_iter().map(|note| format!("note: {note}")));
     out.push(format!("again: {}", report.plan.command));
     out.join("\n")
 }
 
-/// What was simulated, in three lines.
-fn about(plan: &Plan) -> Vec<String> {
+/// What was simulated, in a few lines.
+#[must_use]
+pub fn about(plan: &Plan) -> Vec<String> {
     let s = &plan.scenario;
     let machine = s.machine.topology(&[]).map_or_else(|e| e.to_string(), |t| t.to_string());
     let last = plan.seed.wrapping_add(plan.runs.saturating_sub(1));
@@ -82,144 +123,155 @@ fn about(plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// The comparison table: in several parts, if the terminal is narrow.
-fn comparison(report: &Report, cells: &[&Cell], look: Look) -> Vec<String> {
-    let Some((base, others)) = cells.split_first() else { return vec!["no run has ended".into()] };
-    let rows = rows(base);
-    let titles: Vec<String> = rows.iter().map(|row| row.title.clone()).collect();
-    let first = column(report, base, &rows);
-    let mut parts: Vec<Vec<Vec<Tile>>> = vec![Vec::new()];
-    let left = width(&titles) + 2 + tile_width(&first);
-    let mut used = left;
-    for cell in others {
-        let tiles = column(report, cell, &rows);
-        let wide = tile_width(&tiles) + 2;
-        if look.columns.is_some_and(|columns| used + wide > columns) && parts.last().is_some_and(|p| !p.is_empty()) {
-            parts.push(Vec::new());
-            used = left;
-        }
-        used += wide;
-        if let Some(part) = parts.last_mut() {
-            part.push(tiles);
-        }
-    }
-    let mut out = Vec::new();
-    for part in &parts {
-        let columns: Vec<&Vec<Tile>> = std::iter::once(&first).chain(part).collect();
-        out.extend(grid(&titles, &columns, look));
-        out.push(String::new());
-    }
-    if !others.is_empty() && cells.iter().any(|cell| cell.runs.len() > 1) {
-        out.push(look.paint(DIM, &format!("0.80x: of {}'s, mean over pairs of runs; ~: within noise (1 is in the 95 % interval)", base.policy)));
-    }
-    out.extend(reasons(cells));
-    out.push(String::new());
-    out
-}
-
-/// A row of the table: a figure.
-struct Row {
-    figure: String,
-    title: String,
-    unit: Unit,
-    better: Better,
-}
-
-fn rows(base: &Cell) -> Vec<Row> {
+/// The figures of a comparison, a column a policy.
+#[must_use]
+pub fn table(report: &Report) -> Table {
+    let Some(base) = report.cells.first() else { return Table::default() };
     let mut names: Vec<String> = METRICS.iter().map(|m| m.name.to_string()).collect();
     if base.merged.groups.len() > 1 {
         for group in &base.merged.groups {
             names.extend(GROUP_METRICS.iter().map(|m| format!("{}.{}", group.name, m.name)));
         }
     }
-    let present = names.into_iter().filter(|name| base.figure(name).is_some());
-    let row = |figure: String| {
-        let (title, unit, better) = describe(&figure)?;
-        let sign = if unit.sign().is_empty() { String::new() } else { format!(" {}", unit.sign()) };
-        Some(Row { title: format!("{title}{sign}"), figure, unit, better })
+    let has = |name: &&String| report.cells.iter().any(|cell| cell.figure(name).is_some());
+    let names: Vec<String> = names.iter().filter(has).cloned().collect();
+    let title = |name: &String| {
+        describe(name).map_or_else(String::new, |(title, unit, _)| format!("{title} {}", unit.sign()).trim_end().into())
     };
-    present.filter_map(row).collect()
-}
-
-/// A policy's column: its name, then a value a row, with the ratio to the first policy's.
-fn column(report: &Report, cell: &Cell, rows: &[Row]) -> Vec<Tile> {
-    let is_base = report.plan.policies.first() == Some(&cell.policy);
-    let figures = super::figures::figures(&cell.merged);
-    let values: Vec<String> =
-        rows.iter().map(|row| figures.get(&row.figure).map_or("-".into(), |v| row.unit.show(*v))).collect();
-    let wide = width(&values);
-    let head = Tile { text: cell.policy.clone(), code: BOLD };
-    let tile = |(row, value): (&Row, &String)| {
-        if is_base {
-            return Tile::plain(format!("{value:>wide$}"));
-        }
-        match report.ratio(cell, &row.figure) {
-            Some(ratio) => Tile { text: format!("{value:>wide$} {:>7}", short(&ratio)), code: colour(&ratio, row.better) },
-            None => Tile::plain(format!("{value:>wide$} {:7}", "")),
-        }
+    let column = |cell: &Cell| Column {
+        head: cell.policy.clone(),
+        entries: names.iter().map(|name| entry(report, Some(cell), name)).collect(),
     };
-    std::iter::once(head).chain(rows.iter().zip(&values).map(tile)).collect()
-}
-
-/// A ratio in a table: `0.82x`, `0.98x~` within noise.
-pub(crate) fn short(ratio: &Estimate) -> String {
-    let noise = if ratio.says() == Says::WithinNoise { "~" } else { " " };
-    if ratio.mean >= 99.5 { format!("{:.0}x{noise}", ratio.mean) } else { format!("{:.2}x{noise}", ratio.mean) }
-}
-
-/// The colour of a ratio: green for better, red for worse, beyond noise.
-pub(crate) fn colour(ratio: &Estimate, better: Better) -> &'static str {
-    match (ratio.says(), better) {
-        (Says::Less, Better::Lower) | (Says::More, Better::Higher) => GREEN,
-        (Says::More, Better::Lower) | (Says::Less, Better::Higher) => RED,
-        (Says::WithinNoise, _) => DIM,
-        _ => "",
+    Table {
+        corner: String::new(),
+        titles: names.iter().map(title).collect(),
+        columns: report.cells.iter().map(column).collect(),
     }
 }
 
-/// Lines of a grid: titles to the left, then columns with their heads, aligned to the right.
-pub(crate) fn grid(titles: &[String], columns: &[&Vec<Tile>], look: Look) -> Vec<String> {
-    let left = width(titles);
-    let widths: Vec<usize> = columns.iter().map(|column| tile_width(column)).collect();
-    let line = |title: &str, row: usize| {
-        let mut line = format!("{title:left$}");
-        for (column, wide) in columns.iter().zip(&widths) {
-            let tile = &column[row];
-            let pad = " ".repeat(wide.saturating_sub(tile.text.chars().count()) + 2);
-            line += &pad;
-            line += &if tile.code.is_empty() { tile.text.clone() } else { look.paint(tile.code, &tile.text) };
-        }
-        line.trim_end().to_string()
+/// A figure of a cell, with its ratio to the first policy's at the same point.
+#[must_use]
+pub fn entry(report: &Report, cell: Option<&Cell>, figure: &str) -> Entry {
+    let found = cell.and_then(|cell| Some((cell, cell.figure(figure)?, describe(figure)?)));
+    let Some((cell, value, (_, unit, better))) = found else {
+        return Entry { value: "-".into(), ..Entry::default() };
     };
-    let head = std::iter::once(line("", 0));
-    head.chain(titles.iter().enumerate().map(|(i, title)| line(title, i + 1))).collect()
+    let is_base = report.plan.policies.first() == Some(&cell.policy);
+    let ratio = if is_base { None } else { report.ratio(cell, figure) };
+    Entry {
+        value: unit.show(value),
+        ratio: ratio.map_or_else(String::new, |ratio| short(&ratio)),
+        class: ratio.map_or(Class::Plain, |ratio| class(&ratio, better)),
+    }
 }
 
-pub(crate) fn tile(text: impl Into<String>, code: &'static str) -> Tile {
-    Tile { text: text.into(), code }
+/// A ratio in a table: `0.82x`, `0.98x~` within noise.
+fn short(ratio: &Estimate) -> String {
+    let noise = if ratio.says() == Says::WithinNoise { "~" } else { "" };
+    if ratio.mean >= 99.5 { format!("{:.0}x{noise}", ratio.mean) } else { format!("{:.2}x{noise}", ratio.mean) }
 }
 
-fn width(texts: &[String]) -> usize {
-    texts.iter().map(|text| text.chars().count()).max().unwrap_or(0)
+fn class(ratio: &Estimate, better: Better) -> Class {
+    match (ratio.says(), better) {
+        (Says::Less, Better::Lower) | (Says::More, Better::Higher) => Class::Good,
+        (Says::More, Better::Lower) | (Says::Less, Better::Higher) => Class::Bad,
+        (Says::WithinNoise, _) => Class::Noise,
+        _ => Class::Plain,
+    }
 }
 
-fn tile_width(tiles: &[Tile]) -> usize {
-    tiles.iter().map(|tile| tile.text.chars().count()).max().unwrap_or(0)
+impl Table {
+    /// As lines; in several parts, each beginning with the first column, if the terminal is too narrow for all columns.
+    #[must_use]
+    pub fn lines(&self, look: Look) -> Vec<String> {
+        let Some((first, others)) = self.columns.split_first() else { return vec!["no run has ended".into()] };
+        let left = self.titles.iter().chain([&self.corner]).map(|t| t.chars().count()).max().unwrap_or(0);
+        let mut parts: Vec<Vec<&Column>> = vec![vec![first]];
+        let mut used = left + first.width() + 2;
+        for column in others {
+            let wide = column.width() + 2;
+            let full = look.columns.is_some_and(|columns| used + wide > columns);
+            if full && parts.last().is_some_and(|part| part.len() > 1) {
+                parts.push(vec![first]);
+                used = left + first.width() + 2;
+            }
+            used += wide;
+            if let Some(part) = parts.last_mut() {
+                part.push(column);
+            }
+        }
+        let mut out = Vec::new();
+        for part in &parts {
+            if !out.is_empty() {
+                out.push(String::new());
+            }
+            let heads = part.iter().map(|c| format!("  {}", look.paint(BOLD, &pad(&c.head, c.width()))));
+            out.push(format!("{:left$}{}", self.corner, heads.collect::<String>()));
+            for (row, title) in self.titles.iter().enumerate() {
+                let cells = part.iter().map(|c| format!("  {}", c.show(row, look)));
+                out.push(format!("{title:left$}{}", cells.collect::<String>()).trim_end().into());
+            }
+        }
+        out
+    }
+}
+
+/// Right-aligned.
+fn pad(text: &str, width: usize) -> String {
+    format!("{text:>width$}")
+}
+
+impl Column {
+    fn widths(&self) -> (usize, usize) {
+        let most = |of: fn(&Entry) -> &str| self.entries.iter().map(|e| of(e).chars().count()).max().unwrap_or(0);
+        (most(|e| &e.value), most(|e| &e.ratio))
+    }
+
+    fn width(&self) -> usize {
+        let (value, ratio) = self.widths();
+        let both = if ratio > 0 { value + 1 + ratio } else { value };
+        both.max(self.head.chars().count())
+    }
+
+    fn show(&self, row: usize, look: Look) -> String {
+        let (_, ratio) = self.widths();
+        let Entry { value, ratio: text, class } = &self.entries[row];
+        let code = match class {
+            Class::Plain => "",
+            Class::Good => GREEN,
+            Class::Bad => RED,
+            Class::Noise => DIM,
+        };
+        // "~" stands to the right of the digits of all rows.
+        let digits = text.strip_suffix('~');
+        let text = match digits {
+            Some(_) => pad(text, ratio),
+            None if ratio > 0 && self.entries.iter().any(|e| e.ratio.ends_with('~')) => {
+                format!("{} ", pad(text, ratio - 1))
+            }
+            None => pad(text, ratio),
+        };
+        let both = if ratio > 0 { format!("{value} {text}") } else { value.clone() };
+        look.paint(code, &pad(&both, self.width()))
+    }
 }
 
 /// Why tasks went where they went: the commonest reasons of each policy.
-fn reasons(cells: &[&Cell]) -> Vec<String> {
+fn reasons(cells: &[Cell]) -> Vec<String> {
     let wide = cells.iter().map(|cell| cell.policy.chars().count()).max().unwrap_or(0);
-    let line = |cell: &&Cell| {
+    let line = |cell: &Cell| {
         let shares = shares_by_reason(cell);
-        let top: Vec<String> =
-            shares.iter().take(TOP_REASONS).map(|(name, pct)| format!("{} {pct:.1} %", name.replace('_', " "))).collect();
+        let top = shares.iter().take(TOP_REASONS).map(|(name, pct)| format!("{} {pct:.1} %", name.replace('_', " ")));
+        let top: Vec<String> = top.collect();
         let rest: f64 = shares.iter().skip(TOP_REASONS).map(|(_, pct)| pct).sum();
         let rest = if rest >= 0.05 { format!(", other {rest:.1} %") } else { String::new() };
         (!top.is_empty()).then(|| format!("  {:wide$}  {}{rest}", cell.policy, top.join(", ")))
     };
-    let lines: Vec<String> = cells.iter().filter_map(line).collect();
-    if lines.is_empty() { lines } else { std::iter::once("decisions by reason:".to_string()).chain(lines).collect() }
+    let mut lines: Vec<String> = cells.iter().filter_map(line).collect();
+    if !lines.is_empty() {
+        lines.insert(0, "decisions by reason:".into());
+    }
+    lines
 }
 
 /// The share of decisions by reason, in percent, the largest first.
@@ -228,8 +280,8 @@ pub fn shares_by_reason(cell: &Cell) -> Vec<(String, f64)> {
     let Ok(serde_json::Value::Object(counts)) = serde_json::to_value(&cell.merged.stats.reasons) else {
         return Vec::new();
     };
-    let mut counts: Vec<(String, u64)> =
-        counts.into_iter().filter_map(|(name, n)| Some((name, n.as_u64().filter(|n| *n > 0)?))).collect();
+    let counts = counts.into_iter().filter_map(|(name, n)| Some((name, n.as_u64().filter(|n| *n > 0)?)));
+    let mut counts: Vec<(String, u64)> = counts.collect();
     counts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     let all: u64 = counts.iter().map(|(_, n)| n).sum();
     counts.into_iter().map(|(name, n)| (name, 100.0 * n as f64 / all as f64)).collect()
