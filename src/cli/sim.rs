@@ -5,8 +5,9 @@ mod experiment;
 mod files;
 mod runner;
 mod sweep;
+mod watch;
 
-pub use experiment::{Fault, Input, choose};
+pub use experiment::Input;
 
 use super::print;
 use anyhow::Result;
@@ -28,12 +29,12 @@ pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    what: Option<What>,
+    what: What,
     /// List the scenarios that are part of this program
     #[arg(long, exclusive = true)]
     list: bool,
     #[command(flatten)]
-    outputs: Option<Outputs>,
+    outputs: Outputs,
 }
 
 #[derive(clap::Subcommand)]
@@ -62,16 +63,16 @@ pub struct What {
 
 /// Runs what was asked for.
 pub fn run(args: &Args) -> Result<Exit> {
-    match (&args.command, &args.what) {
-        (Some(Command::Sweep(args)), _) => sweep::run(args),
-        (Some(Command::Merge(args)), _) => sweep::merge(args),
-        (None, Some(what)) if !args.list => compare(what, &args.outputs.clone().unwrap_or_default()),
-        (None, _) => list(),
+    match &args.command {
+        Some(Command::Sweep(args)) => sweep::run(args),
+        Some(Command::Merge(args)) => sweep::merge(args),
+        None if args.list => list(),
+        None => compare(&args.what, &args.outputs),
     }
 }
 
 fn compare(what: &What, outputs: &Outputs) -> Result<Exit> {
-    let experiment = match Experiment::new(what, &[], &outputs.metric) {
+    let experiment = match Experiment::new(what, &[], outputs.metric.as_deref()) {
         Ok(experiment) => experiment,
         Err(fault) => return Ok(fault.complain()),
     };

@@ -128,7 +128,9 @@ mod tests {
     #[test]
     fn beyond_the_table_t_goes_to_the_normal_distribution() {
         // Published: t(40) 2.021, t(60) 2.000, t(120) 1.980.
-        for (freedom, t) in [(1, 12.706), (30, 2.042), (40, 2.021), (60, 2.000), (120, 1.980), (1_000_000, 1.960)] {
+        for (freedom, t) in
+            [(1, 12.706), (30, 2.042), (40, 2.021), (60, 2.000), (120, 1.980), (1_000_000, 1.960)]
+        {
             assert!(near(t_quantile(freedom), t), "{freedom}: {}", t_quantile(freedom));
         }
     }

@@ -27,7 +27,11 @@ const COLOURS: [&str; 8] =
 ///
 /// # Errors
 /// If a number has no JSON form.
-pub fn page(report: &Report, figure: &str, timelines: &[(String, Timeline)]) -> Result<String, serde_json::Error> {
+pub fn page(
+    report: &Report,
+    figure: &str,
+    timelines: &[(String, Timeline)],
+) -> Result<String, serde_json::Error> {
     let plan = &report.plan;
     let title = format!("{}: {}", plan.scenario.name, plan.policies.join(", "));
     let data = json!({

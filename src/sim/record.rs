@@ -55,7 +55,8 @@ impl<W: Write> RunRecorder<W> {
 
 impl<W: Write> Observer for RunRecorder<W> {
     fn attached(&mut self, config: &Config, machine: &Topology) {
-        let before = std::mem::replace(&mut self.state, State::Failed(RecordError::Header("not begun".into())));
+        let before =
+            std::mem::replace(&mut self.state, State::Failed(RecordError::Header("not begun".into())));
         self.state = match before {
             State::Waiting(out) => {
                 let header = Header {

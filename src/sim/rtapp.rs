@@ -202,7 +202,10 @@ impl Groups {
     fn name(&self, path: &str, value: &Json) -> Result<String, Problem> {
         match value {
             Json::Text(name) if self.names.contains(name) => Ok(name.clone()),
-            _ => Err(Problem::new(path, format!("is not the name of a task; there are: {}", self.names.join(", ")))),
+            _ => Err(Problem::new(
+                path,
+                format!("is not the name of a task; there are: {}", self.names.join(", ")),
+            )),
         }
     }
 }
@@ -226,7 +229,11 @@ fn number(path: &str, value: &Json) -> Result<f64, Problem> {
 fn whole(path: &str, value: &Json) -> Result<u32, Problem> {
     let number = number(path, value)?;
     let fits = number >= 0.0 && number <= f64::from(u32::MAX) && number.fract() == 0.0;
-    if fits { Ok(number as u32) } else { Err(Problem::new(path, format!("{number} is not a whole number of 0 or more"))) }
+    if fits {
+        Ok(number as u32)
+    } else {
+        Err(Problem::new(path, format!("{number} is not a whole number of 0 or more")))
+    }
 }
 
 /// A number of rounds; none: endless.
@@ -241,15 +248,23 @@ fn rounds(path: &str, value: &Json) -> Result<Option<u32>, Problem> {
 }
 
 fn period(path: &str, value: &Json) -> Result<f64, Problem> {
-    let Json::Object(members) = value else { return Err(Problem::new(path, "is not an object with a period")) };
+    let Json::Object(members) = value else {
+        return Err(Problem::new(path, "is not an object with a period"));
+    };
     let period = members.iter().find(|(key, _)| key == "period");
-    period.map_or_else(|| Err(Problem::new(path, "has no period")), |(_, value)| number(&format!("{path}.period"), value))
+    period.map_or_else(
+        || Err(Problem::new(path, "has no period")),
+        |(_, value)| number(&format!("{path}.period"), value),
+    )
 }
 
 fn check_policy(path: &str, value: &Json) -> Result<(), Problem> {
     match value {
         Json::Text(name) if ["SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE"].contains(&name.as_str()) => Ok(()),
-        _ => Err(Problem::new(path, "only SCHED_OTHER tasks are scheduled by a policy; real-time load is [[interference]] in TOML")),
+        _ => Err(Problem::new(
+            path,
+            "only SCHED_OTHER tasks are scheduled by a policy; real-time load is [[interference]] in TOML",
+        )),
     }
 }
 
@@ -260,7 +275,8 @@ fn weight(nice: f64) -> u32 {
 
 fn cpus(path: &str, value: &Json) -> Result<String, Problem> {
     let Json::Array(list) = value else { return Err(Problem::new(path, "is not a list of CPUs")) };
-    let numbers: Result<Vec<String>, Problem> = list.iter().map(|cpu| Ok(whole(path, cpu)?.to_string())).collect();
+    let numbers: Result<Vec<String>, Problem> =
+        list.iter().map(|cpu| Ok(whole(path, cpu)?.to_string())).collect();
     Ok(numbers?.join(","))
 }
 
@@ -290,10 +306,12 @@ mod tests {
         let first = Loop { count: 10, phases: vec![Phase::Run(us(3000.0)), Phase::Sleep(us(27_000.0))] };
         assert_eq!(load.phases[0], Phase::Loop(first));
         let send = Phase::Send(To { to: "other".into(), who: Who::Pair });
-        let second =
-            vec![Phase::Run(us(27_000.0)), Phase::Sleep(us(10.0)), Phase::Run(us(5.0)), send];
+        let second = vec![Phase::Run(us(27_000.0)), Phase::Sleep(us(10.0)), Phase::Run(us(5.0)), send];
         assert_eq!(load.phases[1], Phase::Loop(Loop { count: u32::MAX, phases: second }));
-        assert!(matches!(s.task[1].phases[..], [Phase::Wait(_), Phase::Run(_), Phase::Yield(_), Phase::Fork(_)]));
+        assert!(matches!(
+            s.task[1].phases[..],
+            [Phase::Wait(_), Phase::Run(_), Phase::Yield(_), Phase::Fork(_)]
+        ));
         assert_eq!((s.task[2].count, s.task[2].rounds), (0, 2));
         // What was read is a scenario like any other.
         assert_eq!(Scenario::parse(&s.to_toml().unwrap(), &[]).unwrap(), s);
@@ -304,7 +322,10 @@ mod tests {
         let task = |events: &str| format!("{{\"tasks\":{{\"a\":{{{events}}}}}}}");
         for (text, words) in [
             (task("\"run\":1,\"lock\":\"m\""), "tasks.a.lock: has no counterpart"),
-            (task("\"phases\":{\"p\":{\"run\":1,\"cpus\":[1]}}"), "tasks.a.phases.p.cpus: has no counterpart"),
+            (
+                task("\"phases\":{\"p\":{\"run\":1,\"cpus\":[1]}}"),
+                "tasks.a.phases.p.cpus: has no counterpart",
+            ),
             (task("\"memrun\":{}"), "tasks.a.memrun: has no"),
             (task("\"run\":\"x\""), "tasks.a.run: is not a number"),
             (task("\"run\":5,\"policy\":\"SCHED_FIFO\""), "tasks.a.policy: only SCHED_OTHER"),

@@ -42,7 +42,10 @@ mod tests {
         for (name, text) in all() {
             let scenario = Scenario::parse(text, &[]).unwrap_or_else(|e| panic!("{name}: {e}"));
             assert_eq!(scenario.name, name);
-            assert!(!scenario.about.is_empty() && !scenario.lesson.is_empty(), "{name} says what it is and teaches");
+            assert!(
+                !scenario.about.is_empty() && !scenario.lesson.is_empty(),
+                "{name} says what it is and teaches"
+            );
         }
     }
 }

@@ -27,7 +27,10 @@ pub fn parse_axis(text: &str) -> Result<Axis, Problem> {
         return Err(Problem::new(key, format!("{} values: give at most {MAX_VALUES}", values.len())));
     }
     if let Some((i, value)) = values.iter().enumerate().find(|(i, value)| values[..*i].contains(value)) {
-        return Err(Problem::new(key, format!("{value} is given twice (the second time as number {})", i + 1)));
+        return Err(Problem::new(
+            key,
+            format!("{value} is given twice (the second time as number {})", i + 1),
+        ));
     }
     Ok(Axis { key: key.trim().into(), values })
 }
@@ -72,7 +75,9 @@ impl std::str::FromStr for Shard {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse::<usize>().ok()?, n.parse::<usize>().ok()?)));
+        let parts = text
+            .split_once('/')
+            .and_then(|(i, n)| Some((i.parse::<usize>().ok()?, n.parse::<usize>().ok()?)));
         match parts {
             Some((i, n)) if (1..=n).contains(&i) => Ok(Self { index: i - 1, of: n }),
             _ => Err("give it as I/N, I from 1 to N (a job array: --shard $ID/$COUNT)".into()),
@@ -118,7 +123,13 @@ fn side_by_side(report: &Report, axis: &Axis, figure: &str, look: Look) -> Vec<S
     Table { corner: axis.key.clone(), titles: axis.values.clone(), columns }.lines(look)
 }
 
-fn heat_map(report: &Report, policy: &str, (down, across): (&Axis, &Axis), figure: &str, look: Look) -> Vec<String> {
+fn heat_map(
+    report: &Report,
+    policy: &str,
+    (down, across): (&Axis, &Axis),
+    figure: &str,
+    look: Look,
+) -> Vec<String> {
     let column = |value: &String| {
         let cells = down.values.iter().map(|row| report.cell(&[row.clone(), value.clone()], policy));
         Column { head: value.clone(), entries: cells.map(|cell| entry(report, cell, figure)).collect() }
@@ -135,8 +146,16 @@ mod tests {
     fn axes_are_split_where_a_value_ends() {
         let values = |text: &str| parse_axis(text).map(|axis| axis.values);
         assert_eq!(values("machine.llcs=1, 2,4").unwrap(), ["1", "2", "4"]);
-        assert_eq!(values("a={ exp_us = 1, b = 2 },[1,2],\"0-3,8\"").unwrap(), ["{ exp_us = 1, b = 2 }", "[1,2]", "\"0-3,8\""]);
-        for (text, words) in [("a", "KEY=VALUE"), ("a=1,,2", "KEY=VALUE"), ("=1", "KEY=VALUE"), ("a=1,2,1", "1 is given twice")] {
+        assert_eq!(
+            values("a={ exp_us = 1, b = 2 },[1,2],\"0-3,8\"").unwrap(),
+            ["{ exp_us = 1, b = 2 }", "[1,2]", "\"0-3,8\""]
+        );
+        for (text, words) in [
+            ("a", "KEY=VALUE"),
+            ("a=1,,2", "KEY=VALUE"),
+            ("=1", "KEY=VALUE"),
+            ("a=1,2,1", "1 is given twice"),
+        ] {
             assert!(parse_axis(text).unwrap_err().to_string().contains(words), "{text}");
         }
         assert_eq!(policy_param("warm:warm_cpu_us"), Some(("warm", "warm_cpu_us")));

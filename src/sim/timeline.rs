@@ -23,7 +23,8 @@ impl std::str::FromStr for Window {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split_once("..").and_then(|(a, b)| Some((a.parse::<f64>().ok()?, b.parse::<f64>().ok()?)));
+        let parts =
+            text.split_once("..").and_then(|(a, b)| Some((a.parse::<f64>().ok()?, b.parse::<f64>().ok()?)));
         match parts {
             Some((from_ms, to_ms)) if from_ms >= 0.0 && to_ms > from_ms && to_ms.is_finite() => {
                 Ok(Self { from_ms, to_ms })
@@ -104,7 +105,11 @@ impl TimelineWatch {
     pub fn new(window: Window, most: usize) -> Self {
         let ns = |ms: f64| (ms * 1e6) as Nanos;
         Self {
-            timeline: Timeline { from_ns: ns(window.from_ms), to_ns: ns(window.to_ms), ..Timeline::default() },
+            timeline: Timeline {
+                from_ns: ns(window.from_ms),
+                to_ns: ns(window.to_ms),
+                ..Timeline::default()
+            },
             most,
             read: BTreeMap::new(),
             polled: BTreeMap::new(),
@@ -174,11 +179,13 @@ pub fn since_start(now: Nanos) -> Nanos {
 impl Observer for TimelineWatch {
     fn started(&mut self, now: Nanos, task: TaskId, group: u32, cpu: CpuId, waited_ns: Nanos, warmth: f64) {
         let start_ns = since_start(now);
-        let decided = self.decided.remove(&task.idx).filter(|d| d.command.task == task && d.command.cpu == cpu);
+        let decided =
+            self.decided.remove(&task.idx).filter(|d| d.command.task == task && d.command.cpu == cpu);
         if self.over(start_ns) {
             return;
         }
-        let run = Run { task, group, cpu, start_ns, end_ns: start_ns, waited_ns, warmth, refill_ns: 0, work_ns: 0 };
+        let run =
+            Run { task, group, cpu, start_ns, end_ns: start_ns, waited_ns, warmth, refill_ns: 0, work_ns: 0 };
         self.running.insert(cpu.0, Span { run, decided });
     }
 
@@ -212,7 +219,9 @@ impl Observer for TimelineWatch {
         let decided = Decided { runnable: *runnable, read_ns, polled_ns, done_ns, command: *command };
         match self.running.get_mut(&command.cpu.0) {
             // It started within the commit itself.
-            Some(span) if span.run.task == command.task && span.run.start_ns == done_ns => span.decided = Some(decided),
+            Some(span) if span.run.task == command.task && span.run.start_ns == done_ns => {
+                span.decided = Some(decided)
+            }
             _ => {
                 self.decided.insert(row, decided);
             }
@@ -248,7 +257,10 @@ impl Decided {
             Why::Yielded => "yielded",
             Why::Rescan => "found waiting",
         };
-        let recalled = self.command.recalled_from.map_or_else(String::new, |cpu| format!(", recalled from CPU {}", cpu.0));
+        let recalled = self
+            .command
+            .recalled_from
+            .map_or_else(String::new, |cpu| format!(", recalled from CPU {}", cpu.0));
         format!("{cause}{recalled}: {}", self.reason())
     }
 
@@ -283,7 +295,9 @@ mod tests {
             work_ns: 0,
         };
         let mut watch = TimelineWatch::new(Window { from_ms: 1.0, to_ms: 2.0 }, 2);
-        for (start, end) in [(0, 900_000), (900_000, 1_100_000), (1_500_000, 1_600_000), (1_700_000, 1_800_000)] {
+        for (start, end) in
+            [(0, 900_000), (900_000, 1_100_000), (1_500_000, 1_600_000), (1_700_000, 1_800_000)]
+        {
             watch.stopped(&run(start, end));
         }
         watch.held(EPOCH_NS + 1_900_000, CpuId(3), true);

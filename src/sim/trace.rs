@@ -28,7 +28,12 @@ pub fn chrome(scenario: &Scenario, timelines: &[(String, Timeline)]) -> Result<S
             trace.run(number as u64, span, &mut events);
         }
         for (cpu, stretch) in &timeline.held {
-            events.push(trace.slice("held by a higher class", HELD_LANES + u64::from(cpu.0), *stretch, json!({})));
+            events.push(trace.slice(
+                "held by a higher class",
+                HELD_LANES + u64::from(cpu.0),
+                *stretch,
+                json!({}),
+            ));
         }
         for stretch in &timeline.takeovers {
             events.push(trace.slice("takeover", KERNEL_LANE, *stretch, json!({})));
@@ -63,7 +68,9 @@ impl Trace<'_> {
         let others = [(DISPATCHER_LANE, "dispatcher".to_string()), (KERNEL_LANE, "kernel side".to_string())];
         for (tid, name) in cpus.chain(others) {
             events.push(json!({"ph":"M","pid":pid,"tid":tid,"name":"thread_name","args":{"name":name}}));
-            events.push(json!({"ph":"M","pid":pid,"tid":tid,"name":"thread_sort_index","args":{"sort_index":tid}}));
+            events.push(
+                json!({"ph":"M","pid":pid,"tid":tid,"name":"thread_sort_index","args":{"sort_index":tid}}),
+            );
         }
     }
 
@@ -75,7 +82,10 @@ impl Trace<'_> {
         let run = &span.run;
         let group = self.names.get(run.group as usize).map_or("task", String::as_str);
         let name = format!("{group}/{}", run.task.idx);
-        let why = span.decided.as_ref().map_or_else(|| "no decision: served by the kernel side".into(), Decided::why);
+        let why = span
+            .decided
+            .as_ref()
+            .map_or_else(|| "no decision: served by the kernel side".into(), Decided::why);
         let args = json!({
             "why": why,
             "waited_us": us(run.waited_ns),
@@ -88,9 +98,7 @@ impl Trace<'_> {
             let place = json!({"task": &name, "to_cpu": d.command.cpu.0, "from_cpu": d.runnable.prev_cpu.0, "why": d.why()});
             events.push(self.slice("decide", DISPATCHER_LANE, (d.polled_ns, d.done_ns), place));
             let id = self.process << 32 | number;
-            let flow = |ph: &str, lane: u64, ts: Nanos| {
-                json!({"ph":ph,"bp":"e","id":id,"pid":self.process,"tid":lane,"cat":"decision","name":"decision","ts":us(ts)})
-            };
+            let flow = |ph: &str, lane: u64, ts: Nanos| json!({"ph":ph,"bp":"e","id":id,"pid":self.process,"tid":lane,"cat":"decision","name":"decision","ts":us(ts)});
             events.push(flow("s", DISPATCHER_LANE, d.polled_ns));
             events.push(flow("f", lane, run.start_ns));
         }

@@ -39,7 +39,8 @@ impl Fault {
 #[derive(clap::Args, Clone)]
 pub struct Input {
     /// A scenario: a TOML file, an rt-app JSON file, or the name of one that `hearth sim --list` shows
-    pub scenario: String,
+    #[arg(required = true)]
+    scenario: Option<String>,
     /// Change a key of the scenario, as in machine.llcs=4 or service.web.arrivals.poisson.load_pct=55
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
@@ -49,16 +50,21 @@ pub struct Input {
 }
 
 impl Input {
+    /// The file or the name.
+    pub fn name(&self) -> &str {
+        self.scenario.as_deref().unwrap_or_default()
+    }
+
     /// The scenario's text as TOML.
     pub fn text(&self) -> Result<String, Fault> {
-        let path = Path::new(&self.scenario);
-        let shipped = shipped::find(&self.scenario).filter(|_| !path.exists());
+        let path = Path::new(self.name());
+        let shipped = shipped::find(self.name()).filter(|_| !path.exists());
         if let Some(text) = shipped {
             return Ok(text.into());
         }
         let text = std::fs::read_to_string(path).map_err(|e| {
             let hint = if path.extension().is_none() { "; `hearth sim --list` shows the names" } else { "" };
-            Fault::usage(format!("cannot read {}: {e}{hint}", self.scenario))
+            Fault::usage(format!("cannot read {}: {e}{hint}", self.name()))
         })?;
         if path.extension().is_some_and(|extension| extension == "json") {
             let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
@@ -74,7 +80,7 @@ impl Input {
     }
 
     fn wrong(&self, what: &dyn Display) -> Fault {
-        Fault::usage(format!("{}: {what}", self.scenario))
+        Fault::usage(format!("{}: {what}", self.name()))
     }
 }
 
@@ -113,13 +119,11 @@ pub struct Point {
 pub struct Experiment {
     pub plan: Plan,
     points: Arc<Vec<Point>>,
-    /// The figure that is judged; none: the usual one.
-    pub figure: Option<String>,
 }
 
 impl Experiment {
     /// Checks everything.
-    pub fn new(what: &What, axes: &[Axis], figure: &Option<String>) -> Result<Self, Fault> {
+    pub fn new(what: &What, axes: &[Axis], figure: Option<&str>) -> Result<Self, Fault> {
         let text = what.input.text()?;
         let choices = choose(&what.policy)?;
         let plan = Plan {
@@ -136,12 +140,15 @@ impl Experiment {
             && describe(name).is_none()
         {
             let known: Vec<&str> = sim::report::figures::METRICS.iter().map(|m| m.name).collect();
-            let text = format!("there is no figure {name:?}; known are: {}, and some as GROUP.NAME", known.join(", "));
+            let text = format!(
+                "there is no figure {name:?}; known are: {}, and some as GROUP.NAME",
+                known.join(", ")
+            );
             return Err(Fault::usage(text));
         }
         let points: Result<Vec<Point>, Fault> =
             plan.points().into_iter().map(|at| point(&plan, &choices, at, &what.input)).collect();
-        Ok(Self { plan, points: Arc::new(points?), figure: figure.clone() })
+        Ok(Self { plan, points: Arc::new(points?) })
     }
 
     /// Does a job.
@@ -172,7 +179,10 @@ fn point(plan: &Plan, choices: &[Choice], at: Vec<usize>, input: &Input) -> Resu
             choice.params.set(spec.name, spec.params, param, &value).map_err(Fault::usage)?;
         }
         if !found {
-            return Err(Fault::usage(format!("--vary {}: policy {policy} is not among those of --policy", axis.key)));
+            return Err(Fault::usage(format!(
+                "--vary {}: policy {policy} is not among those of --policy",
+                axis.key
+            )));
         }
     }
     let scenario = Scenario::parse(&plan.source, &sets).map_err(|e| input.wrong(&e))?;
@@ -185,7 +195,7 @@ fn command(what: &What, axes: &[Axis]) -> String {
     if !axes.is_empty() {
         words.push("sweep".into());
     }
-    words.push(what.input.scenario.clone());
+    words.push(what.input.name().into());
     words.extend(["--policy".into(), what.policy.join(",")]);
     words.extend(["--seed".into(), what.input.seed.to_string()]);
     words.extend(["--runs".into(), what.runs.to_string()]);
@@ -202,5 +212,9 @@ fn command(what: &What, axes: &[Axis]) -> String {
 /// A word as a shell takes it.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) { word.into() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
 }

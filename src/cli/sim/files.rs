@@ -54,7 +54,9 @@ impl Outputs {
             return Err(Fault::usage("--record takes one policy and no sweep: give one with --policy"));
         }
         if one.trace.is_some() && !plan.axes.is_empty() {
-            return Err(Fault::usage("--trace shows one run of each policy, not a sweep: use it with `hearth sim`"));
+            return Err(Fault::usage(
+                "--trace shows one run of each policy, not a sweep: use it with `hearth sim`",
+            ));
         }
         let end_ms = plan.scenario.warmup_ms + plan.scenario.duration_ms;
         if let Some(window) = one.timeline_ms.filter(|window| window.from_ms >= end_ms) {

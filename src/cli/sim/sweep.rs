@@ -49,7 +49,10 @@ pub fn run(args: &Args) -> Result<Exit> {
 
 fn experiment(args: &Args) -> Result<Experiment, Fault> {
     if args.vary.len() > MAX_AXES {
-        return Err(Fault::usage(format!("--vary is given {} times: at most {MAX_AXES} are possible", args.vary.len())));
+        return Err(Fault::usage(format!(
+            "--vary is given {} times: at most {MAX_AXES} are possible",
+            args.vary.len()
+        )));
     }
     let axes: Result<Vec<_>, _> = args.vary.iter().map(|text| parse_axis(text)).collect();
     let axes = axes.map_err(|e| Fault::usage(format!("--vary {e}")))?;
@@ -58,7 +61,7 @@ fn experiment(args: &Args) -> Result<Experiment, Fault> {
     {
         return Err(Fault::usage(format!("--vary {} is given twice", a.key)));
     }
-    let experiment = Experiment::new(&args.what, &axes, &args.outputs.metric)?;
+    let experiment = Experiment::new(&args.what, &axes, args.outputs.metric.as_deref())?;
     args.outputs.check(&experiment)?;
     Ok(experiment)
 }

@@ -38,5 +38,6 @@ pub fn record(experiment: &Experiment, job: &Job, path: &Path) -> Result<()> {
     let file = std::fs::File::create(path).with_context(context)?;
     let mut recorder = RunRecorder::new(BufWriter::new(file), &experiment.plan.policies[job.policy]);
     experiment.run(job, &mut recorder)?;
-    recorder.finish().with_context(context)
+    recorder.finish().with_context(context)?;
+    Ok(())
 }

@@ -122,7 +122,8 @@ fn lines(report: &Report, axis: &Axis, figure: &str, unit: Unit) -> String {
     let steps = axis.values.len().max(2) as f64 - 1.0;
     let x = |i: usize| LEFT + 20.0 + i as f64 / steps * (WIDTH - LEFT - 60.0);
     let y = |value: f64| HEIGHT - BOTTOM - value / most * (HEIGHT - BOTTOM - 15.0);
-    let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n", escape(figure));
+    let mut svg =
+        format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n", escape(figure));
     for part in 0..=4 {
         let value = most * f64::from(part) / 4.0;
         svg += &format!(
@@ -135,9 +136,19 @@ fn lines(report: &Report, axis: &Axis, figure: &str, unit: Unit) -> String {
         );
     }
     for (i, value) in axis.values.iter().enumerate() {
-        svg += &format!("<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", x(i), HEIGHT - BOTTOM + 18.0, escape(value));
+        svg += &format!(
+            "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
+            x(i),
+            HEIGHT - BOTTOM + 18.0,
+            escape(value)
+        );
     }
-    svg += &format!("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", WIDTH / 2.0, HEIGHT - 8.0, escape(&axis.key));
+    svg += &format!(
+        "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
+        WIDTH / 2.0,
+        HEIGHT - 8.0,
+        escape(&axis.key)
+    );
     for policy in &report.plan.policies {
         svg += &line(report, axis, figure, unit, policy, (&x, &y));
     }
@@ -146,7 +157,13 @@ fn lines(report: &Report, axis: &Axis, figure: &str, unit: Unit) -> String {
         .plan
         .policies
         .iter()
-        .map(|policy| format!("<span><i style=\"background:{}\"></i>{}</span>\n", colour_of(report, policy), escape(policy)))
+        .map(|policy| {
+            format!(
+                "<span><i style=\"background:{}\"></i>{}</span>\n",
+                colour_of(report, policy),
+                escape(policy)
+            )
+        })
         .collect();
     format!("<div class=\"legend\">\n{legend}</div>\n{svg}")
 }
@@ -212,11 +229,15 @@ fn heat_map(
     for row in &down.values {
         out += &format!("<tr><td>{}</td>", escape(row));
         for column in &across.values {
-            let value = report.cell(&[row.clone(), column.clone()], policy).and_then(|cell| cell.figure(figure));
+            let value =
+                report.cell(&[row.clone(), column.clone()], policy).and_then(|cell| cell.figure(figure));
             out += &value.map_or("<td>-</td>".into(), |value| {
                 let part = if high > low { (value - low) / (high - low) } else { 0.0 };
                 let hue = if better == Better::Higher { 120.0 * part } else { 120.0 * (1.0 - part) };
-                format!("<td style=\"background:hsl({hue:.0} 60% 50% / .35)\">{}</td>", escape(&unit.show(value)))
+                format!(
+                    "<td style=\"background:hsl({hue:.0} 60% 50% / .35)\">{}</td>",
+                    escape(&unit.show(value))
+                )
             });
         }
         out += "</tr>\n";

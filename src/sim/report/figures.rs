@@ -159,9 +159,9 @@ pub static GROUP_METRICS: &[GroupMetric] = &[
 pub fn figures(run: &RunResult) -> BTreeMap<String, f64> {
     let all = METRICS.iter().filter_map(|m| Some((m.name.to_string(), (m.of)(run)?)));
     let groups = run.groups.iter().filter(|_| run.groups.len() > 1).flat_map(|group| {
-        GROUP_METRICS
-            .iter()
-            .filter_map(move |m| Some((format!("{}.{}", group.name, m.name), (m.of)(group, run.measured_ns)?)))
+        GROUP_METRICS.iter().filter_map(move |m| {
+            Some((format!("{}.{}", group.name, m.name), (m.of)(group, run.measured_ns)?))
+        })
     });
     all.chain(groups).collect()
 }

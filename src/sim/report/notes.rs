@@ -16,12 +16,16 @@ pub fn notes(report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
     let (done, asked) = report.progress();
     if done < asked {
-        notes.push(format!("{} of {asked} runs are missing (interrupted, or shards not merged)", asked - done));
+        notes.push(format!(
+            "{} of {asked} runs are missing (interrupted, or shards not merged)",
+            asked - done
+        ));
     }
     if report.plan.runs == 1 && report.plan.policies.len() > 1 {
         notes.push("one run of each policy says nothing about chance: --runs 10 or more".into());
     }
-    let checks: [fn(&RunResult) -> Option<String>; 6] = [few_values, saturated, clamped, takeovers, promises, lost];
+    let checks: [fn(&RunResult) -> Option<String>; 6] =
+        [few_values, saturated, clamped, takeovers, promises, lost];
     for check in checks {
         let found: Vec<(&Cell, String)> =
             report.cells.iter().filter_map(|cell| Some((cell, check(&cell.merged)?))).collect();
@@ -37,7 +41,10 @@ fn few_values(run: &RunResult) -> Option<String> {
     let latency = if run.total.request.count() > 0 { &run.total.request } else { &run.total.wakeup };
     let n = latency.count();
     (n < 1000 * VALUES_BEYOND).then(|| {
-        format!("{n} latencies in all: p99.9 needs {} to mean something (longer duration_ms, more --runs)", 1000 * VALUES_BEYOND)
+        format!(
+            "{n} latencies in all: p99.9 needs {} to mean something (longer duration_ms, more --runs)",
+            1000 * VALUES_BEYOND
+        )
     })
 }
 

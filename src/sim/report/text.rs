@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A report as text: the verdict first, then a table with a row a figure and a column a policy.
 
-use super::figures::{Better, GROUP_METRICS, METRICS, Unit, describe};
+use super::figures::{Better, GROUP_METRICS, METRICS, describe};
 use super::{Cell, Plan, Report, notes::notes, verdict};
 use crate::sim::compare::{Estimate, Says};
 use crate::sim::sweep;
@@ -109,14 +109,18 @@ pub fn about(plan: &Plan) -> Vec<String> {
     let s = &plan.scenario;
     let machine = s.machine.topology(&[]).map_or_else(|e| e.to_string(), |t| t.to_string());
     let last = plan.seed.wrapping_add(plan.runs.saturating_sub(1));
-    let seeds = if plan.runs == 1 { format!("seed {last}") } else { format!("seeds {} to {last}", plan.seed) };
+    let seeds =
+        if plan.runs == 1 { format!("seed {last}") } else { format!("seeds {} to {last}", plan.seed) };
     let runs = if plan.runs == 1 { "1 run".into() } else { format!("{} runs", plan.runs) };
     let mut lines = vec![format!("{}: {}", s.name, s.about)];
     if !s.lesson.is_empty() {
         lines.push(format!("lesson: {}", s.lesson));
     }
     lines.push(format!("machine: {machine}"));
-    lines.push(format!("{runs} a policy, {} ms each after {} ms of warm-up, {seeds}", s.duration_ms, s.warmup_ms));
+    lines.push(format!(
+        "{runs} a policy, {} ms each after {} ms of warm-up, {seeds}",
+        s.duration_ms, s.warmup_ms
+    ));
     if !plan.sets.is_empty() {
         lines.push(format!("changed: {}", plan.sets.join("  ")));
     }
@@ -136,7 +140,8 @@ pub fn table(report: &Report) -> Table {
     let has = |name: &&String| report.cells.iter().any(|cell| cell.figure(name).is_some());
     let names: Vec<String> = names.iter().filter(has).cloned().collect();
     let title = |name: &String| {
-        describe(name).map_or_else(String::new, |(title, unit, _)| format!("{title} {}", unit.sign()).trim_end().into())
+        describe(name)
+            .map_or_else(String::new, |(title, unit, _)| format!("{title} {}", unit.sign()).trim_end().into())
     };
     let column = |cell: &Cell| Column {
         head: cell.policy.clone(),
@@ -168,7 +173,11 @@ pub fn entry(report: &Report, cell: Option<&Cell>, figure: &str) -> Entry {
 /// A ratio in a table: `0.82x`, `0.98x~` within noise.
 fn short(ratio: &Estimate) -> String {
     let noise = if ratio.says() == Says::WithinNoise { "~" } else { "" };
-    if ratio.mean >= 99.5 { format!("{:.0}x{noise}", ratio.mean) } else { format!("{:.2}x{noise}", ratio.mean) }
+    if ratio.mean >= 99.5 {
+        format!("{:.0}x{noise}", ratio.mean)
+    } else {
+        format!("{:.2}x{noise}", ratio.mean)
+    }
 }
 
 fn class(ratio: &Estimate, better: Better) -> Class {
@@ -184,7 +193,9 @@ impl Table {
     /// As lines; in several parts, each beginning with the first column, if the terminal is too narrow for all columns.
     #[must_use]
     pub fn lines(&self, look: Look) -> Vec<String> {
-        let Some((first, others)) = self.columns.split_first() else { return vec!["no run has ended".into()] };
+        let Some((first, others)) = self.columns.split_first() else {
+            return vec!["no run has ended".into()];
+        };
         let left = self.titles.iter().chain([&self.corner]).map(|t| t.chars().count()).max().unwrap_or(0);
         let mut parts: Vec<Vec<&Column>> = vec![vec![first]];
         let mut used = left + first.width() + 2;
@@ -223,7 +234,8 @@ fn pad(text: &str, width: usize) -> String {
 
 impl Column {
     fn widths(&self) -> (usize, usize) {
-        let most = |of: fn(&Entry) -> &str| self.entries.iter().map(|e| of(e).chars().count()).max().unwrap_or(0);
+        let most =
+            |of: fn(&Entry) -> &str| self.entries.iter().map(|e| of(e).chars().count()).max().unwrap_or(0);
         (most(|e| &e.value), most(|e| &e.ratio))
     }
 
@@ -261,7 +273,10 @@ fn reasons(cells: &[Cell]) -> Vec<String> {
     let wide = cells.iter().map(|cell| cell.policy.chars().count()).max().unwrap_or(0);
     let line = |cell: &Cell| {
         let shares = shares_by_reason(cell);
-        let top = shares.iter().take(TOP_REASONS).map(|(name, pct)| format!("{} {pct:.1} %", name.replace('_', " ")));
+        let top = shares
+            .iter()
+            .take(TOP_REASONS)
+            .map(|(name, pct)| format!("{} {pct:.1} %", name.replace('_', " ")));
         let top: Vec<String> = top.collect();
         let rest: f64 = shares.iter().skip(TOP_REASONS).map(|(_, pct)| pct).sum();
         let rest = if rest >= 0.05 { format!(", other {rest:.1} %") } else { String::new() };
