@@ -7,7 +7,7 @@ mod runner;
 mod sweep;
 mod watch;
 
-pub use experiment::Input;
+pub use experiment::{Fault, Input, choose, simulate_with};
 
 use super::print;
 use anyhow::Result;

@@ -7,7 +7,7 @@
 //! state), `load` and `service` (what tasks and clients do), `world` (what comes from outside), `metrics`, `audit` (what must hold).
 //!
 //! What people see: [`report`] (many runs as one thing), [`compare`] (how sure it is), [`sweep`], [`timeline`] and [`trace`] (one
-//! run closely), [`html`], [`record`]; [`shipped`] and [`rtapp`] are where scenarios come from.
+//! run closely), [`explain`] (why a task went there), [`html`], [`record`]; [`shipped`] and [`rtapp`] are where scenarios come from.
 
 mod agenda;
 mod audit;
@@ -16,6 +16,7 @@ pub mod compare;
 mod cpu;
 mod driver;
 mod engine;
+pub mod explain;
 
 pub mod html;
 mod kernel;

@@ -13,6 +13,7 @@ pub mod verdict;
 use super::compare::{self, Estimate};
 use super::result::{CpuResult, GroupResult, RunResult};
 use super::scenario::Scenario;
+use crate::profile::Profile;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -40,6 +41,8 @@ pub struct Plan {
     pub sets: Vec<String>,
     /// The scenario with those changes (and without those of the axes).
     pub scenario: Scenario,
+    /// What the policies believe that losing cached state costs.
+    pub profile: Profile,
     /// The policies, as `NAME:key=value`; the first is what the others are compared with.
     pub policies: Vec<String>,
     /// What varies; none: a plain comparison.
@@ -215,6 +218,7 @@ impl Report {
         let same = [
             ("the program's version", self.hearth == other.hearth),
             ("the scenario", a.source == b.source && a.sets == b.sets && a.scenario == b.scenario),
+            ("the profile", a.profile == b.profile),
             ("the list of policies", a.policies == b.policies),
             ("what varies", a.axes == b.axes),
             ("the seed or the number of runs", (a.seed, a.runs) == (b.seed, b.runs)),

@@ -5,7 +5,9 @@ use super::What;
 use crate::cli::complain;
 use hearth::dispatcher::Config;
 use hearth::doctor::Exit;
+use hearth::policy::Policy;
 use hearth::policy::registry::{AnyPolicy, Choice};
+use hearth::profile::Profile;
 use hearth::sim::report::figures::describe;
 use hearth::sim::report::{Axis, Job, Plan};
 use hearth::sim::result::{Observer, RunResult};
@@ -28,6 +30,11 @@ impl Fault {
         Self { exit: Exit::Usage, text: text.to_string() }
     }
 
+    /// Something that should have worked did not.
+    pub fn failed(text: impl Display) -> Self {
+        Self { exit: Exit::Failed, text: text.to_string() }
+    }
+
     /// Says so. Returns the exit code.
     pub fn complain(&self) -> Exit {
         complain(&self.text);
@@ -44,6 +51,9 @@ pub struct Input {
     /// Change a key of the scenario, as in machine.llcs=4 or service.web.arrivals.poisson.load_pct=55
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
+    /// What the policies believe that losing cached state costs: zen-chiplet, monolithic, or a file that `hearth calibrate` wrote
+    #[arg(long, value_name = "NAME|FILE")]
+    profile: Option<String>,
     /// The (first) seed
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -74,6 +84,20 @@ impl Input {
         Ok(text)
     }
 
+    /// The profile that the policies calculate with.
+    pub fn profile(&self) -> Result<Profile, Fault> {
+        let Some(name) = &self.profile else { return Ok(Profile::default()) };
+        if let Some(profile) = Profile::built_in(name) {
+            return Ok(profile);
+        }
+        let known: Vec<String> = Profile::all_built_in().map(|profile| profile.name).collect();
+        let text = std::fs::read_to_string(name).map_err(|e| {
+            Fault::usage(format!("--profile {name}: {e}; built in are: {}", known.join(", ")))
+        })?;
+        Profile::parse(&text)
+            .map_err(|e| Fault::usage(format!("--profile {name}: {}", one_line(&e.to_string()))))
+    }
+
     /// The scenario with its changes.
     pub fn parse(&self, text: &str) -> Result<Scenario, Fault> {
         Scenario::parse(text, &self.sets).map_err(|e| self.wrong(&e))
@@ -95,14 +119,19 @@ pub fn choose(policies: &[String]) -> Result<Vec<Choice>, Fault> {
     }
 }
 
-/// One run of one policy on one scenario.
-pub fn simulate<O: Observer>(
+/// One run of one policy, wrapped by `wrap`, on one scenario.
+pub fn simulate_with<P: Policy, O: Observer>(
     scenario: &Scenario,
     choice: &Choice,
+    profile: &Profile,
+    wrap: impl Fn(AnyPolicy) -> P,
     seed: u64,
     observer: &mut O,
 ) -> Result<RunResult, SimError> {
-    let build = |config: &mut Config| -> AnyPolicy { choice.build(config) };
+    let build = |config: &mut Config| {
+        config.profile = profile.clone();
+        wrap(choice.build(config))
+    };
     let result = sim::run(scenario, build, seed, observer)?;
     Ok(RunResult { policy: choice.label(), ..result })
 }
@@ -131,6 +160,7 @@ impl Experiment {
             scenario: what.input.parse(&text)?,
             source: text,
             sets: what.input.sets.clone(),
+            profile: what.input.profile()?,
             policies: choices.iter().map(Choice::label).collect(),
             axes: axes.to_vec(),
             seed: what.input.seed,
@@ -154,7 +184,8 @@ impl Experiment {
     /// Does a job.
     pub fn run<O: Observer>(&self, job: &Job, observer: &mut O) -> Result<RunResult, SimError> {
         let point = self.point(job);
-        simulate(&point.scenario, &point.choices[job.policy], job.seed, observer)
+        let choice = &point.choices[job.policy];
+        simulate_with(&point.scenario, choice, &self.plan.profile, |policy| policy, job.seed, observer)
     }
 
     /// Where a job belongs.
@@ -199,6 +230,9 @@ fn command(what: &What, axes: &[Axis]) -> String {
     words.extend(["--policy".into(), what.policy.join(",")]);
     words.extend(["--seed".into(), what.input.seed.to_string()]);
     words.extend(["--runs".into(), what.runs.to_string()]);
+    if let Some(profile) = &what.input.profile {
+        words.extend(["--profile".into(), profile.clone()]);
+    }
     for set in &what.input.sets {
         words.extend(["--set".into(), set.clone()]);
     }
@@ -207,6 +241,11 @@ fn command(what: &What, axes: &[Axis]) -> String {
     }
     let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     words.join(" ")
+}
+
+/// A message of several lines (a picture of the place) as one.
+fn one_line(message: &str) -> String {
+    message.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// A word as a shell takes it.

@@ -98,6 +98,15 @@ pub static METRICS: &[Metric] = &[
         (r.total.wakeup.count() > 0).then(|| r.refill_per_wakeup_ns())
     }),
     time("regret_per_wakeup_ns", "regret/wakeup", |r| (r.regret.samples > 0).then(|| r.regret.mean_ns())),
+    time("wait_error_ns", "wait predicted, error", |r| {
+        (r.stats.wait_error.count > 0).then(|| r.stats.wait_error.mean_distance_ns())
+    }),
+    Metric {
+        better: Better::Neither,
+        ..time("wait_bias_ns", "wait predicted, bias", |r| {
+            (r.stats.wait_error.count > 0).then(|| r.stats.wait_error.bias_ns())
+        })
+    },
     time("longest_wait_ns", "longest wait", |r| Some(r.max_wait_ns as f64)),
 ];
 
