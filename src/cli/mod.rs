@@ -3,6 +3,7 @@
 
 mod calibrate;
 mod doctor;
+mod explain;
 mod monitor;
 mod policies;
 mod sibling;
@@ -54,6 +55,8 @@ enum Command {
     Topology(topology::Args),
     /// Run a scenario in the simulator, under one or more policies
     Sim(sim::Args),
+    /// Say why tasks went where they went in a simulated run
+    Explain(explain::Args),
     /// List the policies, or describe one
     Policies(policies::Args),
 }
@@ -77,6 +80,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(args),
         Command::Topology(args) => topology::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Policies(args) => policies::run(&args),
     };
     match exit {

@@ -1,98 +1,97 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `hearth sim`: a scenario under one or more policies.
+//! `hearth sim`: scenarios in the simulator, under one or more policies.
 
-use super::{complain, print};
-use anyhow::{Context, Result};
-use hearth::dispatcher::Config;
+mod experiment;
+mod files;
+mod runner;
+mod sweep;
+mod watch;
+
+pub use experiment::{Fault, Input, choose, simulate_with};
+
+use super::print;
+use anyhow::Result;
+use experiment::Experiment;
+use files::Outputs;
 use hearth::doctor::Exit;
-use hearth::policy::registry::Choice;
-use hearth::sim;
-use hearth::sim::result::{RunResult, Unobserved};
 use hearth::sim::scenario::Scenario;
-use std::path::PathBuf;
+use hearth::sim::shipped;
 
 /// Arguments of `hearth sim`.
 #[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Exit codes: 0 ok, 1 a run failed, was interrupted or a file could not be written, 2 the scenario, a policy or \
+                  a parameter makes no sense, 6 a policy panicked. What was done before is printed and written in any case."
+)]
 pub struct Args {
-    /// The scenario: a TOML file (the project's own are in scenarios/)
-    scenario: PathBuf,
-    /// Policies to compare, each as NAME or NAME:key=value:key=value
-    #[arg(long, value_delimiter = ',', default_value = "fifo")]
-    policy: Vec<String>,
-    /// The first seed
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    what: What,
+    /// List the scenarios that are part of this program
+    #[arg(long, exclusive = true)]
+    list: bool,
+    #[command(flatten)]
+    outputs: Outputs,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Vary one or two parameters, over all cores
+    Sweep(sweep::Args),
+    /// Put the JSON files of shards together
+    Merge(sweep::MergeArgs),
+}
+
+/// What to run: the same for a comparison and a sweep.
+#[derive(clap::Args, Clone)]
+pub struct What {
+    #[command(flatten)]
+    pub input: Input,
+    /// Policies, the first is what the others are compared with: NAME or NAME:key=value:key=value (see `hearth policies`)
+    #[arg(long, value_delimiter = ',', default_value = "fifo", value_name = "POLICY,...")]
+    pub policy: Vec<String>,
     /// Runs of each policy, with seeds one after the other
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    runs: u32,
-    /// Change a key of the scenario, as in machine.llcs=4 or service.web.arrivals.poisson.load_pct=55
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    sets: Vec<String>,
-    /// Write all results to this file as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub runs: u64,
+    /// Runs at once (default: as many as this process may use CPUs)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub jobs: Option<u16>,
 }
 
-/// Runs and prints a table.
+/// Runs what was asked for.
 pub fn run(args: &Args) -> Result<Exit> {
-    let path = args.scenario.display();
-    let text = std::fs::read_to_string(&args.scenario).with_context(|| format!("cannot read {path}"))?;
-    let scenario = match Scenario::parse(&text, &args.sets) {
-        Ok(scenario) => scenario,
-        Err(problem) => {
-            complain(&format!("{path}: {problem}"));
-            return Ok(Exit::Usage);
-        }
-    };
-    let choices: Result<Vec<Choice>, _> = args.policy.iter().map(|text| Choice::parse(text)).collect();
-    let choices = match choices {
-        Ok(choices) => choices,
-        Err(error) => {
-            complain(&error.to_string());
-            return Ok(Exit::Usage);
-        }
-    };
-    print(HEAD)?;
-    let mut results = Vec::new();
-    for choice in &choices {
-        for seed in args.seed..args.seed + u64::from(args.runs) {
-            let mut result = sim::run(&scenario, |c: &mut Config| choice.build(c), seed, &mut Unobserved)?;
-            result.policy = choice.label();
-            print(&line(&result))?;
-            results.push(result);
-        }
+    match &args.command {
+        Some(Command::Sweep(args)) => sweep::run(args),
+        Some(Command::Merge(args)) => sweep::merge(args),
+        None if args.list => list(),
+        None => compare(&args.what, &args.outputs),
     }
-    if let Some(file) = &args.json {
-        let json = serde_json::to_string_pretty(&results).context("cannot write JSON")?;
-        std::fs::write(file, json).with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    Ok(Exit::Ok)
 }
 
-const HEAD: &str = "policy            seed  wakeup us: p50     p99   p99.9  request us: p50     p99   p99.9  requests/s  busy%  same%  \
-                    llc%  cross%  refill us  regret us";
+fn compare(what: &What, outputs: &Outputs) -> Result<Exit> {
+    let experiment = match Experiment::new(what, &[], outputs.metric.as_deref()) {
+        Ok(experiment) => experiment,
+        Err(fault) => return Ok(fault.complain()),
+    };
+    if let Err(fault) = outputs.check(&experiment) {
+        return Ok(fault.complain());
+    }
+    let jobs = experiment.plan.jobs();
+    let done = runner::run(experiment.clone(), jobs, what.jobs)?;
+    outputs.deliver(&experiment, done)
+}
 
-fn line(r: &RunResult) -> String {
-    let us = |ns: u64| ns as f64 / 1000.0;
-    let p = |h: &sim::result::Latency, p| us(h.percentile_ns(p));
-    let m = &r.migrations;
-    let starts = (m.same_cpu + m.within_llc + m.across_llc).max(1) as f64 / 100.0;
-    format!(
-        "{:16} {:5}     {:9.1} {:7.1} {:7.1}      {:9.1} {:7.1} {:7.1}  {:10.0}  {:5.1}  {:5.1} {:5.1}  {:6.1}  {:9.2}  {:9.2}",
-        r.policy,
-        r.seed,
-        p(&r.total.wakeup, 50.0),
-        p(&r.total.wakeup, 99.0),
-        p(&r.total.wakeup, 99.9),
-        p(&r.total.request, 50.0),
-        p(&r.total.request, 99.0),
-        p(&r.total.request, 99.9),
-        r.requests_per_s(),
-        100.0 * r.utilisation(),
-        m.same_cpu as f64 / starts,
-        m.within_llc as f64 / starts,
-        m.across_llc as f64 / starts,
-        r.refill_per_wakeup_ns() / 1000.0,
-        r.regret.mean_ns() / 1000.0,
-    )
+fn list() -> Result<Exit> {
+    let width = shipped::all().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let lines: Vec<String> = shipped::all()
+        .filter_map(|(name, text)| {
+            let scenario = Scenario::parse(text, &[]).ok()?;
+            Some(format!("{name:width$}  {}\n{:width$}  lesson: {}", scenario.about, "", scenario.lesson))
+        })
+        .collect();
+    print(&lines.join("\n"))?;
+    Ok(Exit::Ok)
 }

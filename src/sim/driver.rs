@@ -173,10 +173,13 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
         cost += records * self.driver.record_ns;
         let Some(d) = &mut self.dispatcher else { return };
         if d.deadline().is_some_and(|at| at <= now) {
+            self.observer.handed(now, &Event::Timer);
             d.handle(now, &Event::Timer);
         }
         while self.driver.batch.len() < MAX_BATCH {
-            let Some(command) = d.poll(now) else { break };
+            let command = d.poll(now);
+            self.observer.asked(now, command.as_ref());
+            let Some(command) = command else { break };
             if O::ACTIVE {
                 self.observer.polled(now, &command, &d.view());
             }
@@ -228,6 +231,7 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
                 self.observer.decided(self.now, &fact, command, outcome);
             }
             if let Some(d) = &mut self.dispatcher {
+                self.observer.settled(round, command, outcome);
                 d.committed(round, command, outcome);
             }
         }
@@ -334,6 +338,7 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
             words.words_mut().copy_from_slice(set.words());
         }
         if let Some(d) = &mut self.dispatcher {
+            self.observer.handed(self.now, &self.driver.affinity);
             d.handle(self.now, &self.driver.affinity);
         }
     }
@@ -341,6 +346,7 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
     #[inline]
     pub fn tell_core(&mut self, event: &Event) {
         if let Some(d) = &mut self.dispatcher {
+            self.observer.handed(self.now, event);
             d.handle(self.now, event);
         }
     }

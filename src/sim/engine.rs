@@ -139,6 +139,7 @@ impl<'a, P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'a, P, O, B> {
         let caches = CacheState::new(&scenario.caches, &places, footprints, max_tasks, groups);
         let cpus = machine.cpus.iter().map(|cpu| Cpu::new(cpu.capacity)).collect();
         let policy = Checked::new(build(&mut config), OnViolation::Count);
+        observer.attached(&config, &machine);
         let dispatcher = Dispatcher::new(machine.clone(), config.clone(), policy);
         let id_limit = machine.id_limit;
         let mut engine = Self {

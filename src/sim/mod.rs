@@ -5,25 +5,39 @@
 //! Modules, in reading order: [`scenario`] (what is simulated), [`result`] (what comes out, and who may watch), then
 //! `engine` (the loop), `kernel`, `cpu`, `takeover` (the kernel side), `driver` (the daemon's loop), `cache` (true cache
 //! state), `load` and `service` (what tasks and clients do), `world` (what comes from outside), `metrics`, `audit` (what must hold).
+//!
+//! What people see: [`report`] (many runs as one thing), [`compare`] (how sure it is), [`sweep`], [`timeline`] and [`trace`] (one
+//! run closely), [`explain`] (why a task went there), [`html`], [`record`]; [`shipped`] and [`rtapp`] are where scenarios come from.
 
 mod agenda;
 mod audit;
 mod cache;
+pub mod compare;
 mod cpu;
 mod driver;
 mod engine;
+pub mod explain;
+
+pub mod html;
 mod kernel;
 mod lists;
 mod load;
 mod metrics;
 mod program;
+pub mod record;
+pub mod report;
 pub mod result;
 mod rng;
+pub mod rtapp;
 mod sabotage;
 pub mod scenario;
 mod service;
+pub mod shipped;
+pub mod sweep;
 mod takeover;
 mod task;
+pub mod timeline;
+pub mod trace;
 mod world;
 
 pub use engine::{Options, SimError};

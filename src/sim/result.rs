@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a simulation found, and who may watch it run.
 
-use crate::event::{Command, Outcome, Runnable};
+use crate::dispatcher::Config;
+use crate::event::{Command, Event, Outcome, Runnable};
 use crate::ids::{CpuId, Nanos, TaskId};
 use crate::stats::Stats;
+use crate::topology::Topology;
 use crate::view::View;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -353,6 +355,26 @@ pub struct Request {
 pub trait Observer {
     /// Does anybody look? If not, nothing is gathered for the hooks.
     const ACTIVE: bool = true;
+
+    /// The daemon attaches: a new dispatcher is made from these.
+    fn attached(&mut self, config: &Config, machine: &Topology) {
+        let _ = (config, machine);
+    }
+
+    /// A call of [`Dispatcher::handle`](crate::dispatcher::Dispatcher::handle).
+    fn handed(&mut self, now: Nanos, event: &Event) {
+        let _ = (now, event);
+    }
+
+    /// A call of [`Dispatcher::poll`](crate::dispatcher::Dispatcher::poll), and what it returned.
+    fn asked(&mut self, now: Nanos, command: Option<&Command>) {
+        let _ = (now, command);
+    }
+
+    /// A call of [`Dispatcher::committed`](crate::dispatcher::Dispatcher::committed).
+    fn settled(&mut self, now: Nanos, command: &Command, outcome: Outcome) {
+        let _ = (now, command, outcome);
+    }
 
     /// A task got a CPU at `now`, having waited for `waited_ns`; `warmth` as in [`Run::warmth`].
     fn started(&mut self, now: Nanos, task: TaskId, group: u32, cpu: CpuId, waited_ns: Nanos, warmth: f64) {

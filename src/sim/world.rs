@@ -228,6 +228,7 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
         let mut config = self.config.clone();
         config.dispatcher_cpu = config.dispatcher_cpu.filter(|cpu| topology.cpu(*cpu).is_some());
         let policy = Checked::new((self.build)(&mut config), OnViolation::Count);
+        self.observer.attached(&config, &topology);
         self.dispatcher = Some(Dispatcher::new(topology, config, policy));
         for cpu in 0..self.cpus.len() as u32 {
             self.mark(cpu);
