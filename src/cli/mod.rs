@@ -6,6 +6,7 @@ mod doctor;
 mod explain;
 mod monitor;
 mod policies;
+mod reproduce;
 mod sibling;
 mod sim;
 mod status;
@@ -57,6 +58,8 @@ enum Command {
     Sim(sim::Args),
     /// Say why tasks went where they went in a simulated run
     Explain(explain::Args),
+    /// Run a published experiment in the simulator and compare with what was published
+    Reproduce(reproduce::Args),
     /// List the policies, or describe one
     Policies(policies::Args),
 }
@@ -82,6 +85,7 @@ pub fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Policies(args) => policies::run(&args),
+        Command::Reproduce(args) => reproduce::run(&args),
     };
     match exit {
         Ok(exit) => exit.into(),

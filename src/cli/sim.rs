@@ -8,12 +8,14 @@ mod sweep;
 mod watch;
 
 pub use experiment::{Fault, Input, choose, simulate_with};
+pub use files::write as write_file;
 
-use super::print;
+use super::{complain, print};
 use anyhow::Result;
 use experiment::Experiment;
 use files::Outputs;
 use hearth::doctor::Exit;
+use hearth::sim::report::Report;
 use hearth::sim::scenario::Scenario;
 use hearth::sim::shipped;
 
@@ -82,6 +84,30 @@ fn compare(what: &What, outputs: &Outputs) -> Result<Exit> {
     let jobs = experiment.plan.jobs();
     let done = runner::run(experiment.clone(), jobs, what.jobs)?;
     outputs.deliver(&experiment, done)
+}
+
+/// What came of an experiment.
+pub struct Outcome {
+    /// The runs that were done.
+    pub report: Report,
+    /// Ctrl-C came before all were.
+    pub interrupted: bool,
+}
+
+/// Runs a comparison without printing it; runs that failed are complained about and left out.
+pub fn experiment(what: &What) -> Result<Result<Outcome, Fault>> {
+    let experiment = match Experiment::new(what, &[], None) {
+        Ok(experiment) => experiment,
+        Err(fault) => return Ok(Err(fault)),
+    };
+    let jobs = experiment.plan.jobs();
+    let done = runner::run(experiment.clone(), jobs, what.jobs)?;
+    let mut report = Report::new(experiment.plan);
+    for (job, result) in done.results {
+        report.add(&job, result)?;
+    }
+    done.failures.iter().for_each(|(_, _, text)| complain(text));
+    Ok(Ok(Outcome { report, interrupted: done.interrupted }))
 }
 
 fn list() -> Result<Exit> {

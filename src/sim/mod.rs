@@ -26,6 +26,7 @@ mod metrics;
 mod program;
 pub mod record;
 pub mod report;
+pub mod reproduce;
 pub mod result;
 mod rng;
 pub mod rtapp;

@@ -277,6 +277,14 @@ impl Report {
     }
 }
 
+impl Report {
+    /// The ratio of a figure of `policy` to that of `than` in a plain comparison, over the runs that both have.
+    #[must_use]
+    pub fn between(&self, than: &str, policy: &str, figure: &str) -> Option<Estimate> {
+        compare::ratio(&pairs(self.cell(&[], than)?, self.cell(&[], policy)?, figure))
+    }
+}
+
 /// The figure in the runs that both have, by seed.
 fn pairs(base: &Cell, other: &Cell, figure: &str) -> Vec<(f64, f64)> {
     let of = |cell: &Cell, seed: u64| {

@@ -60,6 +60,11 @@ pub struct Input {
 }
 
 impl Input {
+    /// A scenario that is part of the program.
+    pub fn shipped(name: &str, sets: &[String], seed: u64) -> Self {
+        Self { scenario: Some(name.into()), sets: sets.to_vec(), profile: None, seed }
+    }
+
     /// The file or the name.
     pub fn name(&self) -> &str {
         self.scenario.as_deref().unwrap_or_default()
