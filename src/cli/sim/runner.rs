@@ -95,13 +95,15 @@ fn one(experiment: &Experiment, job: &Job) -> Result<RunResult, (Exit, String)> 
 /// A flag that the first Ctrl-C (or SIGTERM) sets.
 fn on_interrupt() -> Result<&'static AtomicBool> {
     static FLAG: OnceLock<AtomicBool> = OnceLock::new();
-    let flag = FLAG.get_or_init(|| AtomicBool::new(false));
-    ctrlc::set_handler(|| {
-        if let Some(flag) = FLAG.get() {
-            flag.store(true, Ordering::Relaxed);
-        }
-    })
-    .context("cannot watch for Ctrl-C")?;
+    if FLAG.set(AtomicBool::new(false)).is_ok() {
+        ctrlc::set_handler(|| {
+            if let Some(flag) = FLAG.get() {
+                flag.store(true, Ordering::Relaxed);
+            }
+        })
+        .context("cannot watch for Ctrl-C")?;
+    }
+    let flag = FLAG.get().context("a flag that was just set")?;
     Ok(flag)
 }
 
