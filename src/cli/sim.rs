@@ -4,6 +4,7 @@
 mod experiment;
 mod files;
 mod runner;
+mod swarm;
 mod sweep;
 mod watch;
 
@@ -45,6 +46,8 @@ enum Command {
     Sweep(sweep::Args),
     /// Put the JSON files of shards together
     Merge(sweep::MergeArgs),
+    /// Run random scenarios under random faults, and print the seeds of those that find something
+    Swarm(swarm::Args),
 }
 
 /// What to run: the same for a comparison and a sweep.
@@ -68,6 +71,7 @@ pub fn run(args: &Args) -> Result<Exit> {
     match &args.command {
         Some(Command::Sweep(args)) => sweep::run(args),
         Some(Command::Merge(args)) => sweep::merge(args),
+        Some(Command::Swarm(args)) => swarm::run(args),
         None if args.list => list(),
         None => compare(&args.what, &args.outputs),
     }

@@ -8,14 +8,14 @@ use super::task::Place;
 use crate::dispatcher::Config;
 use crate::event::Command;
 use crate::ids::Nanos;
-use crate::limits::WATCHDOG_NS;
+use crate::limits::{STARVING_NS, TAKEOVER_SLICE_NS, WATCHDOG_NS};
 use crate::policy::Policy;
 
 /// More findings than this help nobody.
 const MAX_FINDINGS: usize = 8;
 
-/// A task may wait beside an idle CPU for so long: until its line is looked through, and looked through again.
-const IDLE_BESIDE_NS: Nanos = 5_000_000;
+/// A task may wait beside an idle CPU for so long: the CPU asks at once, and is answered in a turn of the dispatcher.
+const IDLE_BESIDE_NS: Nanos = 1_200_000;
 
 /// Turns of the dispatcher after which a takeover has ended.
 const TAKEOVER_ROUNDS: u64 = 3;
@@ -58,8 +58,11 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
     }
 
     fn audit_wait(&mut self, task: u32, waited: Nanos, since: Nanos) {
-        let bounded = self.options.wait_bound_ns > 0 && since >= EPOCH_NS + self.options.bound_from_ns;
-        let bound = if bounded { self.options.wait_bound_ns } else { WATCHDOG_NS };
+        let bounded = self.options.bounded_from_ns.is_some_and(|from| since >= EPOCH_NS + from);
+        if waited < self.config.slice_ns {
+            return;
+        }
+        let bound = if bounded { self.turn_ns() } else { WATCHDOG_NS };
         if waited > bound {
             self.finding(format!(
                 "task {task} waits for {} us, at most {} are right",
@@ -67,6 +70,14 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
                 bound / 1000
             ));
         }
+    }
+
+    /// Everybody in one line, each with a full slice, twice over for slack; in a queue with an order, the aging rule
+    /// may have to come first.
+    fn turn_ns(&self) -> Nanos {
+        let ordered = self.dispatcher.as_ref().is_none_or(|d| d.policy().name() != "fifo");
+        let slice_ns = self.config.slice_ns.max(TAKEOVER_SLICE_NS);
+        u64::from(self.alive + 2) * slice_ns * 2 + if ordered { STARVING_NS } else { 0 }
     }
 
     /// A task has left a CPU.

@@ -188,6 +188,23 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
         }
         self.settle_regret(task, &course);
         self.stretch(cpu, begin, course);
+        if self.sabotaged(Sabotage::DoubledTask) && self.fault_stream.below(50) == 0 {
+            self.start_twice(task);
+        }
+    }
+
+    /// A planted bug: another CPU that is idle believes that it runs the task too.
+    #[cold]
+    fn start_twice(&mut self, task: u32) {
+        if let Some(other) = (0..self.cpus.len() as u32).find(|&cpu| self.cpus[cpu as usize].is_idle()) {
+            let c = &mut self.cpus[other as usize];
+            c.curr = task;
+            c.since_ns = self.now;
+            c.done_ns = self.now + 1000;
+            c.slice_end_ns = Nanos::MAX;
+            c.work_ns = 0;
+            self.arm(other);
+        }
     }
 
     fn sibling_busy(&self, cpu: u32) -> bool {

@@ -209,9 +209,6 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
     pub fn round_end(&mut self) {
         if self.driver.mood == Mood::Busy {
             self.finish_turn();
-            if let Some(cpu) = self.scenario.dispatcher.cpu {
-                self.look(cpu);
-            }
         }
     }
 

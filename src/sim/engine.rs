@@ -34,10 +34,9 @@ pub(crate) const EPOCH_NS: Nanos = 1_000_000_000;
 pub struct Options {
     /// A planted bug.
     pub sabotage: Option<Sabotage>,
-    /// After the last fault no task waits longer than this (0: only the kernel's watchdog counts).
-    pub wait_bound_ns: Nanos,
-    /// From when that holds, since the start.
-    pub bound_from_ns: Nanos,
+    /// From then on (since the start) every task that waits gets its turn in the time that all others take for two slices
+    /// each. None: only the kernel's watchdog is a bound.
+    pub bounded_from_ns: Option<Nanos>,
 }
 
 /// Why a run has no result.

@@ -30,6 +30,7 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
         let t = &mut self.tasks[task as usize];
         t.seq = t.seq.wrapping_add(1);
         t.queued_ns = now;
+        t.place = Place::Asleep; // in no queue yet
         self.arm_tick();
         if self.takeover_since.is_some() || self.dispatcher.is_none() {
             return self.to_fallback(task);

@@ -34,6 +34,7 @@ mod sabotage;
 pub mod scenario;
 mod service;
 pub mod shipped;
+pub mod swarm;
 pub mod sweep;
 mod takeover;
 mod task;

@@ -10,8 +10,22 @@ macro_rules! shipped {
 
 /// All of `scenarios/`.
 static SHIPPED: &[(&str, &str)] = shipped![
-    "cache-25", "cache-55", "cache-96", "cache-4x", "edge-router", "queue-short", "queue-long", "overrun",
-    "local-queue", "ping-pong", "fork-storm", "mixed", "schbench-1", "schbench-4", "schbench-16", "hackbench",
+    "cache-25",
+    "cache-55",
+    "cache-96",
+    "cache-4x",
+    "edge-router",
+    "queue-short",
+    "queue-long",
+    "overrun",
+    "local-queue",
+    "ping-pong",
+    "fork-storm",
+    "mixed",
+    "schbench-1",
+    "schbench-4",
+    "schbench-16",
+    "hackbench",
 ];
 
 /// The text of a shipped scenario.

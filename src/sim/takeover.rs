@@ -80,6 +80,7 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
         }
         self.driver.lost = false;
         self.metrics.counts.rescans += 1;
+        self.disturb();
         while self.read_record() {}
         self.tell_core(&Event::Resync);
         if self.sabotaged(Sabotage::RescanForgotten) {

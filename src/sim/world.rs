@@ -236,7 +236,8 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
         for task in 0..self.tasks.len() {
             self.tasks[task].mask_dirty = self.tasks[task].restricted;
         }
-        while self.fallback.head != NONE {
+        // A full ring sends them back there: each is told of once.
+        for _ in 0..self.fallback.len {
             let task = self.fallback.head;
             self.take_out(task);
             self.enqueue(task, Why::New);

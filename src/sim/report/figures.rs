@@ -237,9 +237,9 @@ mod tests {
     fn a_run_without_requests_has_no_figures_of_them() {
         let mut run = RunResult { measured_ns: 1_000_000, ..RunResult::default() };
         assert!(figures(&run).keys().all(|name| !name.starts_with("request") && !name.contains("regret")));
-        run.total.request.record(5_000);
+        run.total.request.record(1_000);
         run.total.requests = 1;
-        assert_eq!(figures(&run)["request_p99_ns"], 5_000.0);
+        assert_eq!(figures(&run)["request_p99_ns"], 1_000.0);
         assert_eq!(figures(&run)["requests_per_s"], 1000.0);
     }
 
