@@ -227,6 +227,22 @@ fn c21_affinity_shrinks_in_flight() {
 }
 
 #[test]
+fn c21_a_refusal_lasts_until_the_mask_is_told_again() {
+    let mut d = dispatcher(Topology::grid(1, 2, 1), "fifo", config(8));
+    d.handle(1, &Event::Cpu(CpuStatus { other: true, ..status(0, None, 0) }));
+    let id = task(0, 1);
+    d.handle(1, &Event::Runnable(wakeup(id, 1, 1)));
+    let command = d.poll(1).unwrap();
+    assert_eq!(command.cpu, CpuId(1));
+    d.committed(2, &command, Outcome::NotAllowed);
+    assert_ne!(d.poll(2).map(|again| again.cpu), Some(CpuId(1)), "the refused CPU is not asked for again");
+    // The shim marks the task: its next record comes with the mask, which allowed the CPU all the time.
+    d.handle(3, &Event::Affinity(id, CpuSet::of(2, (0..2).map(CpuId))));
+    d.handle(3, &Event::Runnable(wakeup(id, 2, 1)));
+    assert_eq!(d.poll(3).map(|command| command.cpu), Some(CpuId(1)));
+}
+
+#[test]
 fn c21_a_refusal_for_ever_ends() {
     // A kernel that refuses every CPU does not keep the dispatcher busy: the task is left to the next rescan.
     let mut d = dispatcher(Topology::grid(1, 4, 1), "fifo", config(8));

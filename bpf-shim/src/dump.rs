@@ -61,9 +61,9 @@ fn save(dir: &Path, name: &str, info: &ExitInfo, report: &Value) -> io::Result<P
         info.reason,
         info.message,
     );
-    file.write_all(head.as_bytes())?;
-    file.write_all(&info.dump)?;
-    Ok(path)
+    let written = file.write_all(head.as_bytes()).and_then(|()| file.write_all(&info.dump));
+    // Half a record on a full disk helps nobody and keeps the disk full.
+    written.inspect_err(|_| drop(fs::remove_file(&path))).map(|()| path)
 }
 
 /// Removes all but the newest. Names begin with the time, so they sort by age.

@@ -5,6 +5,7 @@ use crate::bpf_skel::{BpfSkel, BpfSkelBuilder};
 use crate::exit::ExitInfo;
 use crate::opts::Opts;
 use crate::ring::Ring;
+use crate::sys;
 use crate::tables::{Batch, Cpus, Ctl, Masks};
 use crate::wire::NR_STATS;
 use anyhow::{Context, Result, bail};
@@ -63,7 +64,6 @@ impl Shim {
         rodata.nr_cpu_ids = topology.id_limit;
         rodata.mask_bytes = u32::try_from(mask_words * 8)?;
         rodata.max_tasks = u32::try_from(MAX_TASKS)?;
-        rodata.daemon_pid = std::process::id();
         rodata.forward_kthreads = opts.forward_kthreads;
         rodata.takeover_limit_ns = opts.takeover_us * 1000;
         rodata.takeover_slice_ns = hearth::limits::TAKEOVER_SLICE_NS;
@@ -94,6 +94,7 @@ impl Shim {
 
     /// Tells it what the machine is like now, and clears what an earlier attachment left.
     pub fn prepare(&mut self, topology: &Topology) -> Result<()> {
+        sys::run_program(self.skel.progs.hearth_introduce.as_fd())?;
         let maps = &mut self.skel.maps;
         let data = maps.data_data.as_mut().context("the shim has no data")?;
         data.nr_llcs = u32::try_from(topology.llcs.len())?;

@@ -53,6 +53,16 @@ static __always_inline u32 move_to_cpu(struct bpf_iter_scx_dsq *it, struct task_
 	return HEARTH_DONE;
 }
 
+/*
+ * The dispatcher learns that the CPU is forbidden. It need not be for ever (before Linux 6.14 a task whose migration is
+ * disabled for a moment comes to us as well), so its next record tells the whole mask again.
+ */
+static __always_inline u32 refuse(struct hearth_task *t)
+{
+	t->mask_dirty = 1;
+	return HEARTH_NOT_ALLOWED;
+}
+
 /* Carry out one decision. The order is the safety: see the numbered steps. */
 static __always_inline u32 commit_one(struct hearth_txn *x)
 {
@@ -86,7 +96,7 @@ static __always_inline u32 commit_one(struct hearth_txn *x)
 		if (t->seq != x->seq || !t->held)
 			outcome = HEARTH_STALE;
 		else if (!c || x->cpu >= nr_cpu_ids || !bpf_cpumask_test_cpu(x->cpu, p->cpus_ptr))
-			outcome = HEARTH_NOT_ALLOWED;
+			outcome = refuse(t);
 		else
 			outcome = move_to_cpu(&it, p, t, x, c);
 	}

@@ -10,13 +10,14 @@
 const volatile u32 nr_cpu_ids = 1;
 const volatile u32 mask_bytes = 8;
 const volatile u32 max_tasks = 1;
-const volatile u32 daemon_pid; /* process id; its first thread is the dispatcher */
 const volatile bool forward_kthreads;
 const volatile u64 takeover_limit_ns = 5000000;
 const volatile u64 takeover_slice_ns = 2000000;
 const volatile u64 timer_period_ns = 1000000;
 const volatile u64 rescue_ns = 1600000000;
 const volatile u32 commit_delay_loops; /* fault injection: widen the race between check and move */
+/* The daemon's process id as the kernel knows it; its first thread is the dispatcher. Set by hearth_introduce(). */
+u32 daemon_pid;
 /* Set before each attachment: LLC domains are numbered anew when a CPU comes or goes. */
 u32 nr_llcs = 1;
 u16 cpu_llc[HEARTH_MAX_CPUS];

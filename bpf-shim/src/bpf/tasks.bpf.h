@@ -65,6 +65,14 @@ void BPF_STRUCT_OPS(hearth_exit_task, struct task_struct *p, struct scx_exit_tas
 	bpf_map_push_elem(&free_rows, &row, 0);
 }
 
+/* The daemon says who it is, before it attaches: what it knows of its own id holds in its pid namespace only. */
+SEC("syscall")
+int hearth_introduce(void *ctx)
+{
+	daemon_pid = bpf_get_current_pid_tgid() >> 32;
+	return 0;
+}
+
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(hearth_exec, struct task_struct *p)
 {

@@ -83,7 +83,7 @@ impl Row {
     /// Logarithm of the product of both frequencies, rounded down; at most 38.
     #[inline]
     fn chain_octaves(&self) -> u32 {
-        (u64::from(self.block_hz) * u64::from(self.wake_hz) | 1).ilog2()
+        ((u64::from(self.block_hz) * u64::from(self.wake_hz)) | 1).ilog2()
     }
 }
 

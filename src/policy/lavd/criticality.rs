@@ -64,7 +64,7 @@ pub fn criticality(task: &Behaviour, waker: u32) -> u32 {
 #[must_use]
 pub fn deadline_in(criticality: u32, since_sleep_ns: Nanos, served_ns: Nanos, avg_served_ns: Nanos) -> Nanos {
     let ratio = served_ns.saturating_mul(SCALE) / avg_served_ns.max(1);
-    let greedy = SCALE + (ratio.clamp(SCALE, 9 * SCALE) - SCALE >> GREEDY_SHIFT);
+    let greedy = SCALE + ((ratio.clamp(SCALE, 9 * SCALE) - SCALE) >> GREEDY_SHIFT);
     let run_ns = DEADLINE_RUN_NS + since_sleep_ns.min(DEADLINE_RUN_NS);
     run_ns * greedy / u64::from(criticality.max(1)) / SCALE
 }
