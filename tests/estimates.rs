@@ -15,7 +15,7 @@ use hearth::limits::{HELD_WAIT_NS, PRIOR_RUN_NS};
 use hearth::policy::Policy;
 use hearth::policy::fifo::Fifo;
 use hearth::topology::Topology;
-use model::facts::{MS, SECOND, SLICE, config, poll_all, status, task, wakeup};
+use model::facts::{MS, SECOND, config, poll_all, status, task, wakeup};
 use model::{Faults, HOG, Habit, Sim, set_of};
 
 const A: u32 = 0;

@@ -55,7 +55,7 @@ enum Command {
     /// Show the machine as the scheduler sees it
     Topology(topology::Args),
     /// Run a scenario in the simulator, under one or more policies
-    Sim(sim::Args),
+    Sim(Box<sim::Args>),
     /// Say why tasks went where they went in a simulated run
     Explain(explain::Args),
     /// Run a published experiment in the simulator and compare with what was published

@@ -184,17 +184,17 @@ impl<const N: usize> Clock<N> {
     #[inline]
     fn join(&mut self, rate: &[f64]) {
         self.users += 1;
-        for i in 0..N {
-            self.rate[i] += rate[i];
+        for (mine, more) in self.rate.iter_mut().zip(rate) {
+            *mine += more;
         }
     }
 
     #[inline]
     fn leave(&mut self, rate: &[f64]) {
         self.users -= 1;
-        for i in 0..N {
+        for (mine, less) in self.rate.iter_mut().zip(rate) {
             // Alone again: no rounding error stays behind.
-            self.rate[i] = if self.users == 0 { 0.0 } else { (self.rate[i] - rate[i]).max(0.0) };
+            *mine = if self.users == 0 { 0.0 } else { (*mine - less).max(0.0) };
         }
     }
 }
@@ -339,12 +339,9 @@ impl CacheState {
         let moved_llc = self.last_llc[t] != llc && self.last_llc[t] != NO_CORE;
         let stretch = self.stretch(cpu, now);
         let (mut full, mut paid) = (0.0, 0.0);
-        for i in 0..LEVELS {
-            let (d, moved) = if i == LLC {
-                (self.llc_deficit(task, llc, now), moved_llc)
-            } else {
-                (deficits[i], moved_core)
-            };
+        let llc_deficit = self.llc_deficit(task, llc, now);
+        for (i, d) in deficits.into_iter().chain([llc_deficit]).enumerate() {
+            let moved = if i == LLC { moved_llc } else { moved_core };
             let (r, fill) =
                 if moved { (f.moved_ns[i], f.fill_moved[i]) } else { (f.refill_ns[i], f.fill[i]) };
             full += r;
@@ -476,16 +473,6 @@ impl CacheState {
         std::array::from_fn(|i| {
             evicted(slot.deficit[i], (clock.value[i] - slot.seen[i] - own[i] * dt).max(0.0))
         })
-    }
-
-    /// The warmth of each level on a CPU, 0 to 1: L1, L2, TLB, predictor, LLC.
-    pub fn warmth(&self, task: u32, cpu: u32, now: Nanos) -> [f64; LEVELS] {
-        if self.off {
-            return [1.0; LEVELS];
-        }
-        let core = self.core_deficits(task, self.core_of[cpu as usize], now);
-        let llc = self.llc_deficit(task, self.llc_of[cpu as usize], now);
-        std::array::from_fn(|i| 1.0 - if i == LLC { llc } else { core[i] })
     }
 }
 

@@ -33,7 +33,7 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
         t.place = Place::Asleep; // in no queue yet
         self.arm_tick();
         if self.takeover_since.is_some() || self.dispatcher.is_none() {
-            return self.to_fallback(task);
+            return self.put_on_fallback(task);
         }
         if self.ring.len() >= self.scenario.dispatcher.ring_records as usize {
             self.metrics.counts.ring_full += 1;
@@ -41,7 +41,7 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
                 self.tasks[task as usize].place = Place::Fallback;
                 return;
             }
-            return self.to_fallback(task);
+            return self.put_on_fallback(task);
         }
         let faults = &self.scenario.faults;
         if self.faults_on && faults.bypass_pct > 0.0 && self.fault_stream.chance(faults.bypass_pct) {
@@ -56,7 +56,7 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
         let lost = self.faults_on
             && self.scenario.faults.lose_record_pct > 0.0
             && self.fault_stream.chance(self.scenario.faults.lose_record_pct);
-        self.to_hold(task);
+        self.put_on_hold(task);
         if lost {
             self.metrics.counts.faults += 1;
             self.driver.lost = true;
@@ -71,7 +71,7 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
     }
 
     /// Into the HOLD queue of the domain where it ran last.
-    fn to_hold(&mut self, task: u32) {
+    fn put_on_hold(&mut self, task: u32) {
         let llc = self.machine.cpus[self.tasks[task as usize].prev_cpu as usize].llc.0;
         self.tasks[task as usize].place = Place::Hold(llc);
         self.links.push_back(&mut self.hold[llc as usize], task);
@@ -79,7 +79,7 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
     }
 
     /// Into FALLBACK; an idle CPU comes for it.
-    pub fn to_fallback(&mut self, task: u32) {
+    pub fn put_on_fallback(&mut self, task: u32) {
         let t = &mut self.tasks[task as usize];
         t.place = Place::Fallback;
         t.slice_ns = TAKEOVER_SLICE_NS;

@@ -95,7 +95,7 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
                     self.tell(task, Why::Rescan);
                 } else {
                     self.take_out(task);
-                    self.to_fallback(task);
+                    self.put_on_fallback(task);
                 }
                 task = behind;
             }
@@ -114,7 +114,7 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
             {
                 self.metrics.counts.rescued += 1;
                 self.take_out(task);
-                self.to_fallback(task);
+                self.put_on_fallback(task);
             }
         }
     }

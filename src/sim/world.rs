@@ -182,7 +182,7 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
         }
         if aside != NONE {
             self.tasks[aside as usize].queued_ns = now;
-            self.to_fallback(aside);
+            self.put_on_fallback(aside);
         }
         // Who could run only there may run anywhere from now on, as the kernel does it.
         for task in 0..self.tasks.len() as u32 {
@@ -200,7 +200,7 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
     fn preempt_quietly(&mut self, cpu: u32) {
         let task = self.leave(cpu);
         self.tasks[task as usize].queued_ns = self.now;
-        self.to_fallback(task);
+        self.put_on_fallback(task);
     }
 
     /// Everything that waits goes to FALLBACK, the oldest first.
@@ -211,7 +211,7 @@ impl<P: Policy, O: Observer, B: Fn(&mut Config) -> P> Engine<'_, P, O, B> {
         waiting.sort_by_key(|&task| (self.tasks[task as usize].queued_ns, task));
         for task in waiting {
             self.take_out(task);
-            self.to_fallback(task);
+            self.put_on_fallback(task);
         }
     }
 

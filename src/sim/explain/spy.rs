@@ -84,7 +84,7 @@ impl Policy for Spy {
 
     /// Everything, so that every candidate has its costs.
     fn needs(&self) -> Needs {
-        Needs { warmth: true, completion: true, ..self.inner.needs() }
+        Needs { warmth: true, completion: true }
     }
 
     fn look_ahead(&self) -> usize {
