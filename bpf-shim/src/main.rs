@@ -35,6 +35,11 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // One line and no backtrace: to read the debug information for one can take more memory than the locked arena has,
+    // and a thread that runs out of it there waits for itself for ever.
+    std::panic::set_hook(Box::new(|info| {
+        output::say(&format!("error: {}", info.to_string().replace('\n', " ")))
+    }));
     let opts = opts::Opts::parse();
     match daemon::main(&opts) {
         Ok(exit) => exit.into(),

@@ -7,9 +7,13 @@
 //! Its `disable_mmap` is not used: the filter cannot be taken back, and after a CPU came or went the shim is loaded
 //! anew, which maps tables and starts a thread. Nothing is lost: the arena never calls mmap, and the dispatch path does
 //! not allocate; the filter would only make its two system calls slower.
+//!
+//! Unit tests use the system's allocator: the arena is too small for a debug build's backtrace, and a thread that fails
+//! to allocate while it prints one waits for itself for ever. The daemon prints none (see `main`).
 
 use crate::instance::Instance;
 use crate::sys;
+#[cfg(not(test))]
 use scx_rustland_core::ALLOCATOR;
 use std::fs;
 use std::path::Path;
@@ -56,6 +60,7 @@ pub fn lock(instance: &Instance) -> Locked<'_> {
             ),
         }
     }
+    #[cfg(not(test))]
     ALLOCATOR.lock_memory();
     Locked { instance, compaction_off: true, saved }
 }
@@ -78,6 +83,7 @@ fn restore_after_kill(instance: &Instance, setting: &Path) {
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
         if self.compaction_off {
+            #[cfg(not(test))]
             ALLOCATOR.unlock_memory();
         }
         if self.saved {

@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn layout_is_what_the_shim_asserts() {
-        assert_eq!(size_of::<hearth_record>(), 64);
+        assert_eq!(size_of::<hearth_record>(), 80);
         assert_eq!(size_of::<hearth_cpu>(), 128);
         assert_eq!(offset_of!(hearth_cpu, depth), 64);
         assert_eq!(size_of::<hearth_txn>(), 40);

@@ -3,17 +3,27 @@
 
 use crate::fail::failed;
 use anyhow::{Context, Result};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// How often a waiting loop looks at its child and at the interrupt flag.
 pub const POLL: Duration = Duration::from_millis(20);
+
+/// Time between the request to end and the end by force: a daemon that is attached detaches meanwhile.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// A command whose output is captured and that wrote nothing for this long hangs: the longest silence of a good run, a
+/// crate that compiles or a test that runs, is a fifth of it on two cores.
+const SILENCE: Duration = Duration::from_mins(10);
 
 /// From here on Ctrl-C, SIGTERM and SIGHUP only set a flag: whoever waits for a child ends it and unwinds, so that
 /// temporary files are removed.
@@ -27,14 +37,14 @@ pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// A child that is killed when the value is dropped before the child ended.
+/// A child and its own children: all are ended when the value is dropped before the child ended.
 pub struct Guard(Child);
 
 impl Guard {
     /// Starts the command; the error names the program.
     pub fn spawn(command: &mut Command) -> Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
-        Ok(Self(command.spawn().with_context(|| format!("cannot start {name}"))?))
+        Ok(Self(command.process_group(0).spawn().with_context(|| format!("cannot start {name}"))?))
     }
 
     /// The exit status, once there is one.
@@ -44,7 +54,13 @@ impl Guard {
 
     /// Waits until the child ends or the user interrupts.
     pub fn wait(&mut self) -> Result<ExitStatus> {
+        self.wait_while(|| Ok(()))
+    }
+
+    /// Waits as long as the check has nothing against it.
+    fn wait_while(&mut self, mut check: impl FnMut() -> Result<()>) -> Result<ExitStatus> {
         loop {
+            check()?;
             let status = self.poll()?;
             if let Some(status) = status.filter(ExitStatus::success) {
                 return Ok(status);
@@ -64,7 +80,16 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if !matches!(self.0.try_wait(), Ok(Some(_))) {
-            let _ = self.0.kill();
+            let group = Pid::from_raw(self.0.id().cast_signed());
+            let _ = killpg(group, Signal::SIGTERM);
+            let start = Instant::now();
+            // The child that has ended must be waited for, or the group never is empty.
+            while (matches!(self.0.try_wait(), Ok(None)) || killpg(group, None).is_ok())
+                && start.elapsed() < GRACE
+            {
+                std::thread::sleep(POLL);
+            }
+            let _ = killpg(group, Signal::SIGKILL);
             let _ = self.0.wait();
         }
     }
@@ -105,18 +130,42 @@ pub fn tail(text: &str, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
-/// Runs a command to its end with both outputs captured together.
+/// Runs a command to its end with both outputs captured together. One that falls silent for [`SILENCE`] is ended; the
+/// error has its last lines.
 pub fn capture(command: &mut Command) -> Result<Output> {
+    capture_unless_silent(command, SILENCE)
+}
+
+fn capture_unless_silent(command: &mut Command, limit: Duration) -> Result<Output> {
     // A file rather than pipes: one stream in the written order, and nothing to drain while waiting.
-    let mut log = tempfile::tempfile().context("cannot create a temporary file")?;
+    let log = tempfile::tempfile().context("cannot create a temporary file")?;
     let clone = |log: &File| log.try_clone().context("cannot share a temporary file");
     command.stdin(Stdio::null()).stdout(clone(&log)?).stderr(clone(&log)?);
-    let status = Guard::spawn(command)?.wait()?;
+    let (mut seen, mut since) = (0, Instant::now());
+    let status = Guard::spawn(command)?.wait_while(|| {
+        let len = log.metadata().context("cannot look at a child's output")?.len();
+        if len != seen {
+            (seen, since) = (len, Instant::now());
+        } else if since.elapsed() > limit {
+            let last = tail(&text_of(&log)?, WHY_LINES);
+            let name = command.get_program().to_string_lossy().into_owned();
+            return Err(failed(format!(
+                "{name} wrote nothing for {limit:?}: it hangs. Its last lines:\n{last}"
+            )));
+        }
+        Ok(())
+    })?;
+    Ok(Output { status, text: text_of(&log)? })
+}
+
+/// All that was written to a log.
+fn text_of(mut log: &File) -> Result<String> {
     let mut bytes = Vec::new();
+    // The offset is the child's as well, which appends: it stands at the end again after the reading.
     log.seek(SeekFrom::Start(0))
         .and_then(|_| log.read_to_end(&mut bytes))
         .context("cannot read a child's output")?;
-    Ok(Output { status, text: String::from_utf8_lossy(&bytes).into_owned() })
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Standard output of a command that must succeed; standard error is shown only in the error.
@@ -170,6 +219,21 @@ mod tests {
             "echo '   Compiling x'; echo 'test a ... ok'; echo; echo 'test b ... FAILED'; echo why; exit 1";
         let output = capture(Command::new("sh").args(["-c", text])).unwrap();
         assert_eq!(output.why(), "test b ... FAILED\nwhy");
+    }
+
+    #[test]
+    fn a_silent_command_is_ended_with_all_that_it_started() {
+        let pid = tempfile::NamedTempFile::new().unwrap();
+        let script = format!("echo last words; sleep 600 & echo $! > {}; wait", pid.path().display());
+        let limit = Duration::from_millis(300);
+        let error = capture_unless_silent(Command::new("sh").args(["-c", &script]), limit).err().unwrap();
+        assert!(
+            error.to_string().contains("sh wrote nothing") && error.to_string().ends_with("last words"),
+            "{error}"
+        );
+        let pid = std::fs::read_to_string(pid.path()).unwrap();
+        let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        assert!(state.is_empty() || state.contains(") Z "), "{state}");
     }
 
     #[test]

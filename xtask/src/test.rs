@@ -85,8 +85,18 @@ fn run_cargo(total: &mut Counts) -> Result<()> {
     for (name, mut command) in steps {
         let start = Instant::now();
         let step = Step::start(name);
-        let output = proc::capture(&mut command)?;
+        let output = proc::capture(&mut command);
         drop(step);
+        let output = match output {
+            Ok(output) => output,
+            Err(error) if proc::interrupted() => return Err(error),
+            Err(error) => {
+                report_line(name, Counts::one(false), start);
+                println!("{error:#}");
+                total.add(Counts::one(false));
+                continue;
+            }
+        };
         let mut counts = count_results(&output.text).unwrap_or(Counts::one(output.status.success()));
         if !output.status.success() && counts.failed == 0 {
             counts.failed = 1;
