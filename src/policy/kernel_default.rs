@@ -3,8 +3,8 @@
 //!
 //! For comparison, in the simulator, with what a machine does without Hearth. From the kernel's `fair.c` as of 6.12 and later.
 //!
-//! - **Placement** ([`affine`]): pulled to the waker's CPU or not, then an idle CPU that shares its cache, or else there.
-//! - **Queues** ([`fair`]): one per CPU, ordered by virtual deadline (virtual time + slice / weight); of those whose virtual time is
+//! - **Placement** (`affine`): pulled to the waker's CPU or not, then an idle CPU that shares its cache, or else there.
+//! - **Queues** (`fair`): one per CPU, ordered by virtual deadline (virtual time + slice / weight); of those whose virtual time is
 //!   not ahead of the average, the earliest. Lag is kept over a sleep if it is positive.
 //! - **Preemption**: a woken task takes the CPU if the running one has had more than its share and the woken one would be
 //!   picked; until then the running one keeps it to the end of its slice (run to parity).

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Measures what losing cached state costs on this machine, and writes it as a profile for the scheduler and the simulator.
 //!
-//! In reading order: [`memory`] (what is walked, and how), [`probe`] (one measurement), [`plan`] (which ones, in turns),
-//! [`stats`] (medians and fits), [`levels`] (constants of a profile), [`profile`] (the file), [`report`] (table and JSON).
+//! In reading order: `memory` (what is walked, and how), `probe` (one measurement), `plan` (which ones, in turns),
+//! `stats` (medians and fits), `levels` (constants of a profile), `profile` (the file), `report` (table and JSON).
 //! What the numbers mean to a user: `docs/calibrate.md`.
 
 mod levels;

@@ -229,7 +229,7 @@ impl Caches {
 
     /// Eight cores behind 32 MB. Latencies per line as measured on a Zen 5 guest (algorithms 6.2: L1 1.5, L2 3.8, own lines
     /// from L3 8 to 12, from another core of the same L3 20 to 21, memory 72 to 75, another chiplet 100 and more);
-    /// a line's `miss_ns` is what it costs beyond the level above. Slowdowns and eviction times: 6.2 and 6.3 [proposed].
+    /// a line's `miss_ns` is what it costs beyond the level above. Slowdowns and eviction times: 6.2 and 6.3, proposed there.
     #[must_use]
     pub fn zen_chiplet() -> Self {
         let level = |size_kb, entry_b, miss_ns, moved_ns, cold_slowdown, evict_us| Level {
@@ -288,7 +288,7 @@ impl Caches {
         }
     }
 
-    /// The levels with their names, in the order of [`crate::sim::cache`].
+    /// The levels with their names, in the order of `sim::cache`.
     #[must_use]
     pub fn levels(&self) -> [(&'static str, &Level); 5] {
         [
