@@ -109,14 +109,16 @@ impl Profile {
         BUILT_IN.iter().filter_map(|text| Self::parse(text).ok())
     }
 
-    /// Multiplies every time constant and cost of one level, for experiments with wrong profiles.
+    /// Every number but the percentage times a factor of its own, for experiments with wrong profiles.
     #[must_use]
-    pub fn scaled(mut self, level: usize, fill: f64, evict: f64, refill: f64) -> Self {
-        let scale = |ns: Nanos, by: f64| ((ns as f64 * by) as Nanos).clamp(1, MAX_PROFILE_NS);
-        if let Some(level) = self.levels.get_mut(level) {
-            level.fill_ns = scale(level.fill_ns, fill);
-            level.evict_ns = scale(level.evict_ns, evict);
-            level.refill_ns = scale(level.refill_ns, refill);
+    pub fn perturbed(mut self, mut factor: impl FnMut() -> f64) -> Self {
+        let mut scale = |ns: &mut Nanos| *ns = ((*ns as f64 * factor()) as Nanos).clamp(1, MAX_PROFILE_NS);
+        scale(&mut self.switch_ns);
+        scale(&mut self.wake_ns);
+        for level in &mut self.levels {
+            scale(&mut level.fill_ns);
+            scale(&mut level.evict_ns);
+            scale(&mut level.refill_ns);
         }
         self
     }

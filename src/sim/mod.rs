@@ -17,7 +17,6 @@ mod cpu;
 mod driver;
 mod engine;
 pub mod explain;
-
 pub mod html;
 mod kernel;
 mod lists;
@@ -47,8 +46,16 @@ pub use sabotage::Sabotage;
 
 use crate::dispatcher::Config;
 use crate::policy::Policy;
+use crate::profile::Profile;
 use result::{Observer, RunResult};
 use scenario::Scenario;
+
+/// A profile whose numbers are wrong: each times a factor between 0.5 and 2 of its own (evenly in its logarithm), by the seed.
+#[must_use]
+pub fn perturbed(profile: Profile, seed: u64) -> Profile {
+    let mut stream = rng::Stream::new(seed, rng::Purpose::Profile, 0, 0);
+    profile.perturbed(|| libm::exp2(2.0 * stream.unit() - 1.0))
+}
 
 /// Runs a scenario under a policy. `build` makes the policy (anew each time the daemon attaches: see
 /// [`scenario::Hotplug`]); every policy runs inside [`crate::checked::Checked`].
@@ -77,4 +84,26 @@ pub fn run_with<P: Policy, O: Observer>(
     observer: &mut O,
 ) -> Result<RunResult, SimError> {
     engine::Engine::new(scenario, build, seed, options, observer)?.run()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_perturbed_profile_is_wrong_within_bounds_and_the_same_again() {
+        let right = Profile::default();
+        let wrong = perturbed(right.clone(), 7);
+        assert_eq!(wrong, perturbed(right.clone(), 7));
+        assert_ne!(wrong, perturbed(right.clone(), 8));
+        let ratio = |wrong: u64, right: u64| wrong as f64 / right as f64;
+        let ratios: Vec<f64> =
+            wrong.levels.iter().zip(&right.levels).map(|(w, r)| ratio(w.refill_ns, r.refill_ns)).collect();
+        assert!(ratios.iter().all(|ratio| (0.49..=2.01).contains(ratio)), "{ratios:?}");
+        assert!(
+            ratios.iter().any(|ratio| *ratio < 0.9) && ratios.iter().any(|ratio| *ratio > 1.1),
+            "{ratios:?}"
+        );
+        assert!(wrong.check().is_ok());
+    }
 }

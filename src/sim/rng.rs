@@ -18,6 +18,7 @@ pub(crate) enum Purpose {
     Interference,
     Late,
     Swarm,
+    Profile,
 }
 
 /// A seeded stream of numbers, the same on every machine (elementary functions come from libm).

@@ -15,6 +15,7 @@ static SHIPPED: &[(&str, &str)] = shipped![
     "cache-96",
     "cache-4x",
     "edge-router",
+    "edge-router-25",
     "queue-short",
     "queue-long",
     "overrun",

@@ -54,6 +54,9 @@ pub struct Input {
     /// What the policies believe that losing cached state costs: zen-chiplet, monolithic, or a file that `hearth calibrate` wrote
     #[arg(long, value_name = "NAME|FILE")]
     profile: Option<String>,
+    /// Multiply each number of that profile by a factor between 0.5 and 2, drawn with this seed: how wrong may a profile be?
+    #[arg(long, value_name = "SEED")]
+    perturb: Option<u64>,
     /// The (first) seed
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -62,7 +65,7 @@ pub struct Input {
 impl Input {
     /// A scenario that is part of the program.
     pub fn shipped(name: &str, sets: &[String], seed: u64) -> Self {
-        Self { scenario: Some(name.into()), sets: sets.to_vec(), profile: None, seed }
+        Self { scenario: Some(name.into()), sets: sets.to_vec(), profile: None, perturb: None, seed }
     }
 
     /// The file or the name.
@@ -91,6 +94,14 @@ impl Input {
 
     /// The profile that the policies calculate with.
     pub fn profile(&self) -> Result<Profile, Fault> {
+        let profile = self.named_profile()?;
+        Ok(match self.perturb {
+            Some(seed) => sim::perturbed(profile, seed),
+            None => profile,
+        })
+    }
+
+    fn named_profile(&self) -> Result<Profile, Fault> {
         let Some(name) = &self.profile else { return Ok(Profile::default()) };
         if let Some(profile) = Profile::built_in(name) {
             return Ok(profile);
@@ -237,6 +248,9 @@ fn command(what: &What, axes: &[Axis]) -> String {
     words.extend(["--runs".into(), what.runs.to_string()]);
     if let Some(profile) = &what.input.profile {
         words.extend(["--profile".into(), profile.clone()]);
+    }
+    if let Some(seed) = what.input.perturb {
+        words.extend(["--perturb".into(), seed.to_string()]);
     }
     for set in &what.input.sets {
         words.extend(["--set".into(), set.clone()]);

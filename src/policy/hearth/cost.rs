@@ -23,7 +23,7 @@ pub struct Cost {
     pub wait_ns: Nanos,
     /// What the task loses by fetching its state again.
     pub refill_ns: Nanos,
-    /// Everything: wait, refill, the weighted cost to others, and waking or switching the CPU.
+    /// Everything: wait, refill, the weighted costs to others, and waking or switching the CPU.
     pub total_ns: Nanos,
 }
 
@@ -36,6 +36,8 @@ pub struct Model {
     pub remember: usize,
     /// Weight of the cost to others, in percent of the profile's.
     pub neighbour_pct: u64,
+    /// Weight of the delay of those who wait, in percent.
+    pub crowd_pct: u64,
     /// Does a refill count as far as the next run pays it, or in full?
     pub within_run: bool,
 }
@@ -52,6 +54,7 @@ impl Model {
     pub fn cost(&self, task: TaskId, cpu: CpuId, paid: &Paid, view: &View) -> Cost {
         let idle = view.is_idle(cpu);
         let wait_ns = if idle { 0 } else { self.wait_ns(cpu, view) };
+        let wait_ns = wait_ns + domain_wait_ns(cpu, view);
         self.cost_after(task, cpu, wait_ns, paid, view)
     }
 
@@ -62,9 +65,11 @@ impl Model {
         let refill = view.refill_within(task, cpu, wait_ns, paid);
         let profile = view.profile();
         let start_ns = if idle { profile.wake_ns } else { profile.switch_ns };
-        let neighbour_ns = refill.neighbour_ns * self.neighbour_pct / 100;
         let refill_ns = refill.own_ns();
-        let total_ns = wait_ns.saturating_add(refill_ns + neighbour_ns + start_ns);
+        let others_ns = (refill.neighbour_ns * self.neighbour_pct
+            + refill_ns * self.crowd_pct * crowd(view) / CROWD)
+            / 100;
+        let total_ns = wait_ns.saturating_add(refill_ns + others_ns + start_ns);
         Cost { cpu, idle, wait_ns, refill_ns, total_ns }
     }
 
@@ -79,6 +84,23 @@ impl Model {
         });
         rest_ns + view.queued_ns(cpu)
     }
+}
+
+/// Those who wait in the queue of the CPU's domain come first; all its CPUs serve them.
+#[inline]
+fn domain_wait_ns(cpu: CpuId, view: &View) -> Nanos {
+    view.llc_of(cpu).map_or(0, |llc| view.queued_llc_ns(llc) / u64::from(view.llc_cpus(llc).max(1)))
+}
+
+/// One waiting task per CPU.
+const CROWD: u64 = 256;
+
+/// How many wait for each CPU, in units of 1/[`CROWD`], at most four: so many are delayed by each nanosecond that somebody fetches
+/// state instead of working.
+#[inline]
+fn crowd(view: &View) -> u64 {
+    let cpus = view.topology().cpus.len() as u64;
+    (u64::from(view.waiting()) * CROWD / cpus.max(1)).min(4 * CROWD)
 }
 
 /// The few CPUs that are worth asking about; none twice.

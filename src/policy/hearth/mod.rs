@@ -3,7 +3,9 @@
 //!
 //! For a few CPUs (the previous one, those that still hold something of the task, the nearest idle ones, the one with the shortest
 //! line: [`cost`]) the cost is `wait + refill`: the time until the CPU is free, and what the task will have to fetch again if
-//! it starts there at that moment, with a weighted share of what that costs others. The least wins; ties go to the previous CPU.
+//! it starts there at that moment, with a weighted share of what that costs others: what it evicts of theirs, and the delay that the
+//! longer run means for all who wait, so that warmth counts for more the more crowded the machine is. The least wins; ties go to
+//! the previous CPU.
 //!
 //! - The winner is idle: the task runs there.
 //! - It is free soon (`wait_bound_us`): the task joins its line, in the kernel's order, so that it starts there without asking.
@@ -36,8 +38,8 @@ use urgency::Urgency;
 
 const WAIT_BOUND_US: Param = Param {
     name: "wait_bound_us",
-    about: "the longest expected wait for one CPU's sake; above it, a shared queue is better. 500: what a whole LLC's refill costs",
-    default: 500,
+    about: "the longest expected wait in one CPU's line; above it all wait in the domain's queue, whose CPUs share the delay. Own choice",
+    default: 1_000,
     range: 0..=100_000,
 };
 const REMEMBER: Param = Param {
@@ -57,6 +59,12 @@ const NEIGHBOUR: Param = Param {
     about: "weight of what a refill costs others, in percent of the machine profile's",
     default: 100,
     range: 0..=200,
+};
+const CROWD: Param = Param {
+    name: "crowd",
+    about: "weight of the delay that a refill means for all who wait, in percent. Own choice: little changes from 400 to 700",
+    default: 600,
+    range: 0..=1_000,
 };
 const RECALL: Param = Param {
     name: "recall",
@@ -84,8 +92,8 @@ const LOOK_AHEAD: Param = Param {
 };
 const AGING_US: Param = Param {
     name: "aging_us",
-    about: "who has waited so long at the head of a queue is next, however cold; own choice: two default waits in line",
-    default: 2_000,
+    about: "who has waited so long at the head of a queue is next, however cold; own choice: a few runs' time",
+    default: 200,
     range: 0..=1_000_000,
 };
 const CRITICAL_HZ: Param = Param {
@@ -101,6 +109,7 @@ pub const PARAMS: &[Param] = &[
     REMEMBER,
     RESIDUAL,
     NEIGHBOUR,
+    CROWD,
     RECALL,
     OVERDUE_PCT,
     WITHIN_RUN,
@@ -157,6 +166,7 @@ impl Hearth {
                 conditional: get(&RESIDUAL) == 1,
                 remember: get(&REMEMBER) as usize,
                 neighbour_pct: get(&NEIGHBOUR),
+                crowd_pct: get(&CROWD),
                 within_run: get(&WITHIN_RUN) == 1,
             },
             urgency: Urgency::new(config.max_tasks, get(&CRITICAL_HZ) as u32),
@@ -299,7 +309,10 @@ impl Policy for Hearth {
         self.model.cost_after(task, to, 0, &paid, view).total_ns < stay.total_ns
     }
 
-    fn may_steal(&self, _now: Nanos, task: TaskId, from: LlcId, to: CpuId, view: &View) -> bool {
+    fn may_steal(&self, now: Nanos, task: TaskId, from: LlcId, to: CpuId, view: &View) -> bool {
+        if now.saturating_sub(self.queued_ns[task.row()]) >= self.aging_ns {
+            return true;
+        }
         let paid = self.model.paid(task, view);
         let left_ns = view.queued_llc_ns(from) / u64::from(view.llc_cpus(from).max(1));
         let home = view.remembered(task).find(|&cpu| view.llc_of(cpu) == Some(from));
